@@ -48,10 +48,10 @@ def delete(conf: cfg.ConfigOpts, instance_id: str) -> bool:
 
 
 def _delete(connection: kombu.Connection, *queues: str) -> None:
-    with connection:
-        connection.connect()
+    with connection as bus:
+        bus.connect()
         for queue in queues:
-            with connection.channel() as channel:
+            with bus.channel() as channel:
                 channel.queue_delete(queue)
 
 
@@ -80,7 +80,9 @@ def _tls(options: Any, hostname: str) -> Any:
     if options.ssl_cert_file:
         found['certfile'] = options.ssl_cert_file
     if options.ssl_ca_file:
-        found |= {'ca_certs': options.ssl_ca_file, 'cert_reqs': ssl.CERT_REQUIRED}
-        if options.ssl_enforce_hostname_verification:
-            found['server_hostname'] = hostname
+        found |= {
+            'ca_certs': options.ssl_ca_file,
+            'cert_reqs': ssl.CERT_REQUIRED,
+            'server_hostname': hostname,
+        }
     return found or True

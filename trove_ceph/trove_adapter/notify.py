@@ -23,6 +23,11 @@ def policies(context: Any) -> None:
     _notify(context, 'run_backup_policies')
 
 
+def failovers(context: Any) -> None:
+    """Notify a taskmanager of requested failovers."""
+    _notify(context, 'replace_servers')
+
+
 def _notify(context: Any, task: str) -> None:
     """Have a taskmanager run one of the periodic tasks of :class:`.manager.Manager` now."""
     try:

@@ -15,6 +15,7 @@ from trove_ceph.strategies.guests.dependencies import ServerFacts
 # Of Ussuri: the first version that can change delete_on_termination of an attached volume.
 API_VERSION = '2.85'
 
+_ATTACH_RETRY_SEC = 10
 _DELETE_TIMEOUT_SEC = 180
 _POLL_SEC = 0.5
 
@@ -74,8 +75,7 @@ class Nova:
     def request_deletion(self, server_id: str) -> None:
         """Request the deletion of a server; idempotent.
 
-        If Nova keeps deleted servers for a while, a repetition has it deleted at once. Until then
-        it keeps its volumes and ports.
+        A Nova that keeps deleted servers for a while, with their volumes and ports, does not do so.
 
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
@@ -83,20 +83,25 @@ class Nova:
             _translated('deleting it', server_id),
             contextlib.suppress(novaclient.exceptions.NotFound),
         ):
-            if self._client.servers.get(server_id).status == 'SOFT_DELETED':
-                self._client.servers.force_delete(server_id)
-            else:
-                self._client.servers.delete(server_id)
+            self._client.servers.force_delete(server_id)
 
     def attach_volume(self, server_id: str, volume_id: str) -> None:
         """Request to attach a volume, which then outlives the server.
 
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
+        deadline = self._start_wait(_ATTACH_RETRY_SEC)
         with _translated(f'attaching volume {volume_id}', server_id):
-            self._client.volumes.create_server_volume(
-                server_id, volume_id, delete_on_termination=False
-            )
+            while True:
+                try:
+                    self._client.volumes.create_server_volume(
+                        server_id, volume_id, delete_on_termination=False
+                    )
+                    return
+                except novaclient.exceptions.BadRequest:
+                    # Nova shows a server as deleted before it forgets the server's volumes.
+                    if not deadline.pause(_POLL_SEC):
+                        raise
 
     def attach_port(self, server_id: str, port_id: str) -> None:
         """Attach a port, which then outlives the server; return when it is attached.

@@ -7,13 +7,10 @@ from typing import Any
 from oslo_config import cfg
 from trove.configuration import models as configuration_models
 
-from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementRecord
-from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
+from trove_ceph.strategies.replacement.dependencies import StartProgress
 from trove_ceph.trove_adapter import agent_queues, guest_rpcapi, replaced_instance
 from trove_ceph.trove_adapter.replacement_servers import translated
-
-_MAX_ERROR = 1000
 
 
 class ReplacedAgents:
@@ -62,18 +59,9 @@ class ReplacedAgents:
             flavor = self._find_flavor(instance.flavor_id)
             contents = instance._render_config(flavor).config_contents
             overrides = _overrides(instance)
-        answer = self._guest(record.instance_id).start_moved_server(
+        return self._guest(record.instance_id).start_moved_server(
             record.replacement_id, instance.datastore_version.version, contents, overrides
         )
-        try:
-            state = StartState(answer['state'])
-        except (KeyError, TypeError, ValueError) as error:
-            raise exceptions.GuestUnavailableError(
-                f'guest agent of instance {record.instance_id}: start_moved_server: expected the '
-                'state starting, serving or failed'
-            ) from error
-        text = ' '.join(str(answer.get('error') or '').split())
-        return StartProgress(state, text[:_MAX_ERROR])
 
 
 def _overrides(instance: Any) -> dict[str, Any]:

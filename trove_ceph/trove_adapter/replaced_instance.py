@@ -162,7 +162,7 @@ def _facts(row: Any) -> InstanceFacts:
         volume_id=row.volume_id,
         server_id=row.compute_instance_id,
         flavor_id=str(row.flavor_id),
-        version_id=row.datastore_version_id,
+        version_id=row.datastore_version_id or '',
         task=row.task_status.action,
         service_status=None if status is None else _name_of(status.status),
         agent_seen_at=None if status is None else status.updated_at,

@@ -2,7 +2,7 @@
 """The ports of an instance whose server is replaced, in Neutron."""
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import keystoneauth1.exceptions
@@ -67,30 +67,33 @@ class ReplacementPorts:
 
     def create_management_port(self, record: ReplacementRecord) -> str:
         """Return the management port of the server that is booted for a replacement; idempotent."""
+        for port_id in self.find_created(record):
+            return port_id
         port: dict[str, Any] = _management_port(record.instance_id) | {
-            'description': f'Management port of replacement {record.replacement_id} for trove '
-            f'instance {record.instance_id}',
+            'description': _description(record),
             'network_id': str(CONF.management_networks[-1]),
         }
         with _translated(f'{record}: creating its management port'):
-            found = self._client.list_ports(name=port['name'], network_id=port['network_id'])
-            for one in found['ports']:
-                if one['description'] == port['description']:
-                    return str(one['id'])
-            groups = CONF.management_security_groups or self._groups(record.old_management_port_ids)
+            groups = self._management_groups(port['name'])
             # Without groups of its own, a port gets the default one of the project.
             if groups:
                 port['security_groups'] = groups
             return str(self._client.create_port(body={'port': port})['port']['id'])
 
-    def take_guest_port(self, port_id: str, instance_id: str, groups_of: Collection[str]) -> None:
-        """Make the management port of a warm guest one of an instance, with its security groups.
+    def find_created(self, record: ReplacementRecord) -> Sequence[str]:
+        """Return the ports that :meth:`create_management_port` has created for a replacement."""
+        with _translated(f'{record}: finding its management port'):
+            found = self._list_management(_management_port(record.instance_id)['name'])
+        return sorted(port['id'] for port in found if port['description'] == _description(record))
 
-        :param groups_of: ports that have the groups, unless the configuration names them
+    def take_guest_port(self, port_id: str, instance_id: str) -> None:
+        """Make the management port of a warm guest that of an instance, with its security groups.
+
+        :raises ServiceUnavailableError: Neutron refused, or does not answer
         """
         changes = _management_port(instance_id)
         with _translated(f'port {port_id}: renaming it for instance {instance_id}'):
-            groups = CONF.management_security_groups or self._groups(groups_of)
+            groups = self._management_groups(changes['name'])
             if groups:
                 changes['security_groups'] = groups
             self._client.update_port(port_id, {'port': changes})
@@ -104,12 +107,21 @@ class ReplacementPorts:
             ):
                 self._client.delete_port(port_id)
 
-    def _groups(self, port_ids: Collection[str]) -> list[str]:
-        """Return the security groups of the first of some ports that exists."""
-        for port_id in port_ids:
-            with contextlib.suppress(neutron_exceptions.NotFound):
-                return list(self._client.show_port(port_id)['port']['security_groups'])
-        return []
+    def _management_groups(self, name: str) -> list[str]:
+        """Return the security groups of the management ports of an instance.
+
+        :param name: of its ports
+        """
+        if CONF.management_security_groups:
+            return list(CONF.management_security_groups)
+        found = self._list_management(name)
+        return sorted({group for port in found for group in port['security_groups']})
+
+    def _list_management(self, name: str) -> list[dict[str, Any]]:
+        # A tenant can give a port this name, but not in the management network.
+        found = self._client.list_ports(name=name, network_id=str(CONF.management_networks[-1]))
+        ports: list[dict[str, Any]] = found['ports']
+        return ports
 
 
 def _is_management(port: Mapping[str, Any]) -> bool:
@@ -122,6 +134,12 @@ def _management_port(instance_id: str) -> dict[str, Any]:
         'name': f'trove-{instance_id}',
         'description': f'Management port for trove instance {instance_id}',
     }
+
+
+def _description(record: ReplacementRecord) -> str:
+    """Return the description by which a later attempt finds a port."""
+    instance, replacement = record.instance_id, record.replacement_id
+    return f'Management port for trove instance {instance}, replacement {replacement}'
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from trove_ceph.storage_service import (
 )
 from trove_ceph.tests.functional import base, rabbitmq
 from trove_ceph.tiers.qos import events
+from trove_ceph.trove_adapter import agent_queues
 
 TIMEOUT_SEC = 60
 POOLS = ('volumes', 'vault')
@@ -87,6 +88,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self._guest_at_the_service()
         self._caller_without_keys()
         self._agent_and_conductor()
+        self._queues_of_an_agent_that_is_gone()
         self._guest_at_troves_own_services()
         self._cinder_and_the_listener()
 
@@ -204,6 +206,28 @@ class MessageBusTest(base.FunctionalTestCase):
         caller.cast({}, 'heartbeat', instance_id='one')
         self.assertTrue(heard.wait(TIMEOUT_SEC))
         self.assertEqual(['one'], received)
+
+    def _queues_of_an_agent_that_is_gone(self):
+        """The user of Trove's services deletes them, with their requests."""
+        instance_id = str(uuid.uuid4())
+        topic = f'guestagent.{instance_id}'
+        names = (topic, f'{topic}.{instance_id}')
+        with self.rabbit.connection('trove') as connection, connection.channel() as channel:
+            for name in names:
+                channel.queue_declare(name, durable=False, auto_delete=False)
+            channel.basic_publish(amqp.Message('a request'), routing_key=topic)
+        conf = self.configuration('trove')
+        conf.set_override('transport_url', self.rabbit.url('trove'))
+        for _again in range(2):
+            self.assertTrue(agent_queues.delete(conf, instance_id))
+            for name in names:
+                with (
+                    self.rabbit.connection('trove') as connection,
+                    connection.channel() as channel,
+                ):
+                    self.assertRaises(
+                        amqp.exceptions.NotFound, channel.queue_declare, name, passive=True
+                    )
 
     def transport(self, who):
         conf = self.configuration(who)

@@ -165,6 +165,20 @@ class NovaTest(base.BaseTestCase):
         # Nova keeps the volume unless it is told otherwise.
         self.assertEqual({'volumeAttachment': {'volumeId': 'volume'}}, json.loads(request.body))
 
+    def test_attaches_a_volume_of_a_server_that_was_just_deleted(self):
+        """For some seconds Nova counts the volume as attached."""
+        statuses = [400, 400, 200]
+        self.on_request = lambda: setattr(self, 'status', statuses.pop(0))
+        self.nova.attach_volume('server', 'volume')
+        self.assertEqual([], statuses)
+
+    def test_reports_a_volume_that_stays_attached(self):
+        self.status = 400
+        self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.attach_volume, 'server', 'volume'
+        )
+        self.assertEqual(10, self.now)
+
     def test_attaches_a_port(self):
         self.nova.attach_port('server', 'port')
         (request,) = self.requests

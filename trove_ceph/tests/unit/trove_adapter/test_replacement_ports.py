@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ports of an instance that is replaced, with the real client of Neutron."""
+
+import requests
+from keystoneauth1 import session
+from neutronclient.v2_0 import client as neutron_client
+
+from trove_ceph import exceptions
+from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.trove_adapter import (
+    test_guest_config,
+    test_guest_servers,
+    test_replaced_instance,
+)
+from trove_ceph.trove_adapter import replacement_ports
+
+RECORD = test_replaced_instance.record()
+
+
+class Cloud(test_guest_servers.Cloud):
+    """Neutron in memory, with the requests that only replacements make."""
+
+    def get_ports(self, rest, query, body):
+        if not rest:
+            return super().get_ports(rest, query, body)
+        found = self.ports.get(rest)
+        return None if found is None else {'port': found}
+
+    def put_ports(self, rest, _query, body):
+        if rest not in self.ports:
+            return None
+        self.ports[rest] |= body['port']
+        return {'port': self.ports[rest]}
+
+    def add(self, port_id, network, **facts):
+        self.ports[port_id] = {
+            'id': port_id,
+            'name': 'trove-instance',
+            'description': '',
+            'network_id': network,
+            'device_id': 'old-server',
+            'device_owner': 'compute:nova',
+            'binding:host_id': 'host-1',
+            'security_groups': ['group-of-instance'],
+            'admin_state_up': True,
+        } | facts
+
+
+class ReplacementPortsTest(test_guest_config.ConfigTestCase):
+    def setUp(self):
+        super().setUp()
+        self.set('management_networks', ['other', 'management'])
+        self.set('management_security_groups', [])
+        self.cloud = Cloud()
+        http = requests.Session()
+        http.mount('http://', self.cloud)
+        self.ports = replacement_ports.ReplacementPorts(
+            neutron_client.Client(
+                session=session.Session(cinder_http.Token('service', 'admin'), session=http)
+            )
+        )
+        self.cloud.add('agent', 'management', created_at='2026-01-01T00:00:01Z')
+        self.cloud.add('second', 'tenant-2', created_at='2026-01-01T00:00:03Z')
+        self.cloud.add('first', 'tenant-1', created_at='2026-01-01T00:00:02Z')
+
+    def test_finds_the_ports_of_a_server(self):
+        self.cloud.add('foreign', 'tenant-1', device_id='other')
+        found = self.ports.find_ports('old-server')
+        self.assertEqual(('first', 'second'), found.instance)
+        self.assertEqual(('agent',), found.management)
+
+    def test_cuts_off_the_agent(self):
+        for _again in range(2):
+            self.ports.cut_off(['agent', 'gone'])
+            self.assertFalse(self.cloud.ports['agent']['admin_state_up'])
+        self.assertTrue(self.cloud.ports['first']['admin_state_up'])
+
+    def test_frees_ports_that_a_lost_host_still_has(self):
+        """Nova's local deletion of a server leaves them bound."""
+        for _again in range(2):
+            self.ports.free(['first'])
+            port = self.cloud.ports['first']
+            self.assertEqual(
+                ('', '', None), (port['device_id'], port['device_owner'], port['binding:host_id'])
+            )
+        changes = [one for one in self.cloud.requests if one[0] == 'PUT']
+        self.assertEqual(1, len(changes))
+
+    def test_reports_a_port_that_a_tenant_has_deleted(self):
+        error = self.assertRaises(exceptions.PortGoneError, self.ports.free, ['gone'])
+        self.assertIn('port gone does not exist any more', str(error))
+
+    def test_creates_one_management_port(self):
+        """Trove finds it by its name when it deletes the instance."""
+        port_id = self.ports.create_management_port(RECORD)
+        port = self.cloud.ports[port_id]
+        self.assertEqual(('trove-instance', 'management'), (port['name'], port['network_id']))
+        self.assertEqual(['group-of-instance'], port['security_groups'])
+        self.assertEqual(port_id, self.ports.create_management_port(RECORD))
+        other = test_replaced_instance.record(replacement_id='other')
+        self.assertNotEqual(port_id, self.ports.create_management_port(other))
+
+    def test_management_port_has_the_configured_groups(self):
+        self.set('management_security_groups', ['configured'])
+        port_id = self.ports.create_management_port(RECORD)
+        self.assertEqual(['configured'], self.cloud.ports[port_id]['security_groups'])
+
+    def test_takes_the_port_of_a_guest(self):
+        facts = {'name': 'trove-guest-1', 'security_groups': ['default']}
+        self.cloud.add('of-guest', 'management', **facts)
+        self.ports.take_guest_port('of-guest', 'instance')
+        port = self.cloud.ports['of-guest']
+        self.assertEqual('trove-instance', port['name'])
+        self.assertEqual(['group-of-instance'], port['security_groups'])
+
+    def test_deletes_ports(self):
+        for _again in range(2):
+            self.ports.delete(['agent'])
+            self.assertEqual({'first', 'second'}, set(self.cloud.ports))
+
+    def test_neutron_that_does_not_answer(self):
+        self.cloud.failure = 503
+        for verb, argument in (
+            (self.ports.find_ports, 'old-server'),
+            (self.ports.cut_off, ['agent']),
+            (self.ports.free, ['first']),
+            (self.ports.create_management_port, RECORD),
+            (self.ports.delete, ['agent']),
+        ):
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, argument)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of an instance that is replaced, with the real client of Nova."""
+
+import base64
+import types
+import uuid
+
+import novaclient.client
+import requests
+from keystoneauth1 import session
+from trove.common import cfg as trove_cfg
+
+from trove_ceph import exceptions
+from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.trove_adapter import (
+    test_guest_config,
+    test_guest_servers,
+    test_replaced_instance,
+)
+from trove_ceph.trove_adapter import nova, replacement_servers
+
+CONF = trove_cfg.CONF
+
+
+class Cloud(test_guest_servers.Cloud):
+    """Nova in memory, with the requests that only replacements make.
+
+    :ivar knows_zones: Nova shows in which zone a server was requested
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.knows_zones = True
+
+    def send(self, request, **options):
+        version = request.headers.get('OpenStack-API-Version', '')
+        if replacement_servers.ZONE_API_VERSION in str(version) and not self.knows_zones:
+            return self._answer(request, 406, {})
+        return super().send(request, **options)
+
+    def get_servers(self, rest, query, body):
+        if rest != 'detail':
+            return super().get_servers(rest, query, body)
+        found = [one for one in self.servers.values() if query['tags'] in one['tags']]
+        return {'servers': [] if 'marker' in query else found}
+
+    def post_servers(self, rest, query, body):
+        if rest.endswith('/action'):
+            assert body == {'forceDelete': None}
+            return {} if self.servers.pop(rest.partition('/')[0], None) else None
+        return super().post_servers(rest, query, body)
+
+
+class ReplacementServersTest(test_guest_config.ConfigTestCase):
+    def setUp(self):
+        super().setUp()
+        self.set('network_isolation', False, 'network')
+        self.set('management_networks', ['management'])
+        self.cloud, self.images = Cloud(), test_guest_servers.Images()
+        http = requests.Session()
+        http.mount('http://', self.cloud)
+        cloud = session.Session(cinder_http.Token('service', 'admin'), session=http)
+        self.servers = replacement_servers.ReplacementServers(
+            novaclient.client.Client(nova.API_VERSION, session=cloud),
+            novaclient.client.Client(replacement_servers.ZONE_API_VERSION, session=cloud),
+            types.SimpleNamespace(images=self.images),
+        )
+        self.instance = trove_database.add_instance(f'project-{uuid.uuid4()}', 'volume')
+        self.record = self.new_record()
+
+    def new_record(self, **values):
+        facts = {
+            'flavor_id': '7',
+            'version_id': trove_database.datastore_version(),
+            'new_management_port_id': 'new-management',
+        }
+        return test_replaced_instance.record(self.instance.id, **facts | values)
+
+    def add_server(self, **facts):
+        self.cloud.servers['old-server'] = {
+            'id': 'old-server',
+            'name': 'db1',
+            'status': 'ACTIVE',
+            'pinned_availability_zone': None,
+            'OS-EXT-AZ:availability_zone': 'nova',
+            'OS-EXT-SRV-ATTR:host': 'host-1',
+        } | facts
+
+    # Needs.
+
+    def needs(self, **values):
+        found = self.servers.find_needs(self.new_record(**values))
+        return found.availability_zone, found.image_id
+
+    def test_needs_of_a_server_that_was_requested_in_no_zone(self):
+        self.add_server()
+        self.assertEqual((None, 'image'), self.needs())
+
+    def test_needs_of_a_server_in_a_zone(self):
+        self.add_server(pinned_availability_zone='east')
+        self.assertEqual(('east', 'image'), self.needs())
+
+    def test_nova_that_does_not_show_the_requested_zone(self):
+        self.cloud.knows_zones = False
+        self.add_server()
+        self.assertEqual((None, 'image'), self.needs())
+        self.add_server(**{'OS-EXT-AZ:availability_zone': 'east'})
+        self.assertEqual(('east', 'image'), self.needs())
+
+    def test_needs_of_a_server_that_is_gone(self):
+        self.assertEqual((None, 'image'), self.needs())
+
+    def assert_refused(self, text):
+        error = self.assertRaises(exceptions.ReplacementRefusedError, self.needs)
+        self.assertIn(text, str(error))
+
+    def test_refuses_what_no_server_can_be_booted_from(self):
+        self.set('volume_rootdisk_support', True)
+        self.assert_refused('volume_rootdisk_support')
+        self.set('volume_rootdisk_support', False)
+        self.images.known.clear()
+        self.assert_refused('there is no guest image of its datastore version 9.7')
+        self.cloud.flavors.clear()
+        self.assert_refused('its flavor 7 does not exist any more')
+
+    def test_nova_that_does_not_answer(self):
+        self.cloud.failure = 503
+        for verb in (self.servers.find_needs, self.servers.find_booted, self.servers.boot):
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, self.record)
+        for verb in (self.servers.find, self.servers.request_deletion):
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, 'old-server')
+
+    # Servers.
+
+    def test_finds_a_server(self):
+        self.add_server()
+        found = self.servers.find('old-server')
+        self.assertEqual(('ACTIVE', 'host-1'), (found.status, found.host))
+        self.add_server(status='DELETED')
+        self.assertIsNone(self.servers.find('old-server'))
+        self.assertIsNone(self.servers.find('other'))
+
+    def test_deletes_at_once(self):
+        """Nova may be configured to keep deleted servers, with their volumes, for a while."""
+        self.add_server()
+        for _again in range(2):
+            self.servers.request_deletion('old-server')
+            self.assertEqual({}, self.cloud.servers)
+
+    def test_boots_what_trove_would_boot(self):
+        server_id = self.servers.boot(self.record)
+        request = self.cloud.servers[server_id]
+        self.assertEqual(('db1', 'image', '7'), self.identity(request))
+        self.assertEqual([{'port': 'port'}, {'port': 'new-management'}], request['networks'])
+        user_data = base64.b64decode(request['user_data']).decode()
+        self.assertIn('write_files', user_data)
+        self.assertIn(f'trove_instance_id_{self.instance.id}', request['tags'])
+        self.assertEqual(self.instance.id, request['metadata']['trove_instance_id'])
+
+    def identity(self, request):
+        return request['name'], request['imageRef'], request['flavorRef']
+
+    def test_booted_server_keeps_the_volume(self):
+        self.servers.boot(self.record)
+        ((_method, _kind, _rest, _query, body),) = self.cloud.requests
+        (volume,) = (
+            one
+            for one in body['server']['block_device_mapping_v2']
+            if one['source_type'] == 'volume'
+        )
+        self.assertEqual(('volume', False), (volume['uuid'], volume['delete_on_termination']))
+
+    def test_finds_what_it_has_booted(self):
+        """Other servers of the instance have the same tag: the old one, and a bound guest."""
+        tag = f'trove_instance_id_{self.instance.id}'
+        self.add_server(tags=[tag], metadata={})
+        self.assertEqual([], self.servers.find_booted(self.record))
+        server_id = self.servers.boot(self.record)
+        (found,) = self.servers.find_booted(self.record)
+        self.assertEqual(server_id, found.server_id)
+        other = self.new_record(replacement_id='other')
+        self.assertEqual([], self.servers.find_booted(other))
+        self.cloud.servers[server_id]['status'] = 'DELETED'
+        self.assertEqual([], self.servers.find_booted(self.record))
+
+    def test_boots_nothing_for_a_deleted_instance(self):
+        self.instance.update(deleted=True)
+        self.assertRaises(exceptions.ReplacementCanceledError, self.servers.boot, self.record)
+        self.assertEqual({}, self.cloud.servers)

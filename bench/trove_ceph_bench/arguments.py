@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trove_ceph_bench import mysql_operations, storage_operations, trove_operations
+from trove_ceph_bench import (
+    first_commit,
+    guest_pool,
+    mysql_operations,
+    storage_operations,
+    trove_operations,
+)
 
 _EXIT_CODES = """\
 exit status:
@@ -55,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_check(commands)
     _add_trove(commands)
+    _add_first_commit(commands)
+    _add_guests(commands)
     _add_storage(commands)
     _add_mysql(commands)
     _add_command(commands, 'plans', 'list the plans that the package ships')
@@ -242,6 +250,43 @@ def _add_trove(commands: Any) -> None:
         """,
     )
     trove_operations.add_arguments(parser)
+
+
+def _add_first_commit(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'first-commit',
+        "run an operation on an instance until a client's first commit; plans of operations use it",
+        """\
+        The client is that of BENCH_USER, BENCH_PASSWORD and BENCH_DATABASE. It prints "begin" just
+        before the operation is requested, so its own start does not count, and "phase NAME" after
+        each phase. BENCH_KILL_SERVER is a command that kills the virtual machine of an instance.
+
+        example commands of a plan:
+          run: trove-ceph-bench first-commit create bench-new --like first-database
+          run: trove-ceph-bench first-commit fail-over bench-victim
+
+        """,
+    )
+    first_commit.add_arguments(parser)
+
+
+def _add_guests(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'guests',
+        'wait for warm guests, or check whether an instance got one; plans of operations use it',
+        """\
+        BENCH_GUESTS is a command that prints the warm guests in JSON, by default
+        "trove-ceph-manage guests list -f json".
+
+        example commands of a plan:
+          prepare: trove-ceph-bench guests await
+          check: trove-ceph-bench guests check bench-new warm
+
+        """,
+    )
+    guest_pool.add_arguments(parser)
 
 
 def _add_storage(commands: Any) -> None:

@@ -15,6 +15,8 @@ from trove_ceph_bench import (
     check,
     compare,
     dataset,
+    first_commit,
+    guest_pool,
     loads,
     mysql_operations,
     operations,
@@ -180,6 +182,16 @@ def _trove(parsed: argparse.Namespace) -> int:
     return OK
 
 
+def _first_commit(parsed: argparse.Namespace) -> int:
+    first_commit.main(parsed)
+    return OK
+
+
+def _guests(parsed: argparse.Namespace) -> int:
+    guest_pool.main(parsed)
+    return OK
+
+
 def _storage(parsed: argparse.Namespace) -> int:
     storage_operations.main(parsed)
     return OK
@@ -209,6 +221,8 @@ _COMMANDS = {
     'compare': _compare,
     'check': _check,
     'trove': _trove,
+    'first-commit': _first_commit,
+    'guests': _guests,
     'storage': _storage,
     'mysql': _mysql,
     'plans': _plans,

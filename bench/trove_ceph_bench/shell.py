@@ -16,6 +16,7 @@ from trove_ceph_bench import process_group
 #: Number of output lines in the results; the raw file has all of them.
 TAIL_LINES = 20
 
+_BEGIN = 'begin'
 _PHASE = 'phase '
 _TOOK = re.compile(r'took (\S+) (\d+(?:\.\d+)?)')
 _TERMINATE_SEC = 10
@@ -28,7 +29,9 @@ _CHUNKS = 32
 class Result:
     """The result of a command.
 
-    :param began: start, in seconds of the monotonic clock
+    :param began: start, in seconds of the monotonic clock: of the command, or the time at which it
+        printed ``begin``
+    :param seconds: time from then to the end of the command
     :param exit_code: None if the command was stopped by its time limit
     :param phases: phases that the command printed as ``phase NAME``, with the seconds since the
         previous such line (or the start), or as ``took NAME SECONDS``
@@ -73,17 +76,17 @@ def run(
             start_new_session=True,
         )
         assert process.stdout is not None
-        began = time.monotonic()
-        lines = _Lines(began)
+        started = time.monotonic()
+        lines = _Lines(started)
         try:
-            in_time = _read(process, raw, lines, timeout_sec and began + timeout_sec)
+            in_time = _read(process, raw, lines, timeout_sec and started + timeout_sec)
         finally:
-            seconds = time.monotonic() - began
+            ended = time.monotonic()
             process_group.stop(process, _TERMINATE_SEC)
             process.stdout.close()
     return Result(
-        began=began,
-        seconds=seconds,
+        began=lines.began,
+        seconds=ended - lines.began,
         exit_code=process.returncode if in_time else None,
         phases=lines.phases,
         output='\n'.join(lines.plain[-TAIL_LINES:]),
@@ -95,6 +98,7 @@ class _Lines:
     """Parse output as it arrives, because a phase ends when its line is read."""
 
     def __init__(self, began: float):
+        self.began = began
         self.plain: list[str] = []
         self.phases: list[dict[str, Any]] = []
         self._since = began
@@ -115,6 +119,8 @@ class _Lines:
             now = time.monotonic()
             self.phases.append({'name': line.removeprefix(_PHASE), 'seconds': now - self._since})
             self._since = now
+        elif line == _BEGIN:
+            self.began = self._since = time.monotonic()
         elif match := _TOOK.fullmatch(line):
             self.phases.append({'name': match[1], 'seconds': float(match[2])})
         else:

@@ -9,19 +9,16 @@ prints a line ``phase NAME`` at the end of each phase.
 import argparse
 import functools
 import os
-import shlex
-import subprocess
 import time
 from collections.abc import Callable
 from concurrent import futures
-from pathlib import Path
 from typing import Any
 
 import openstack
 import troveclient.exceptions
 
 from trove_ceph import exceptions
-from trove_ceph_bench import operation_output
+from trove_ceph_bench import configured, operation_output
 from trove_ceph_bench.targets import cloud
 
 POLL_SEC = 0.5
@@ -147,20 +144,12 @@ class Operations:
         """Restore a backup to an instance like its source; return the id once it is HEALTHY."""
         found = cloud.find_one(self._trove.backups, backup)
         source = self._trove.instances.get(found.instance_id)
-        return self._create(
-            name,
-            source,
-            restorePoint={'backupRef': found.id},
-            flavor_id=source.flavor['id'],
-            volume={'size': source.volume['size'], 'type': source.volume.get('type')},
-            datastore=source.datastore['type'],
-            datastore_version=source.datastore['version'],
-        )
+        return self._create(name, **parameters_like(source), restorePoint={'backupRef': found.id})
 
     def replica(self, instance: str, name: str) -> str:
         """Create a replica of an instance and return its id once it is HEALTHY."""
         source = cloud.find_one(self._trove.instances, instance)
-        return self._create(name, source, replica_of=source.id)
+        return self._create(name, nics=_nics(source), replica_of=source.id)
 
     def list_databases(self, instance: str, at_once: int) -> None:
         """List the databases of an instance several times in parallel, as busy clients do."""
@@ -171,6 +160,30 @@ class Operations:
             ]
             for request in requests:
                 request.result()
+
+    def await_healthy(self, instance: str) -> None:
+        """Wait until an instance is HEALTHY.
+
+        :raises LoadFailedError: it failed, or this took too long
+        """
+        found = cloud.find_one(self._trove.instances, instance)
+        self._wait(f'instance {instance}', lambda: self._instance_state(found.id), POLL_SEC)
+
+    def resize(self, instance: str, flavor: str) -> None:
+        """Give an instance another flavor, and wait until it is HEALTHY.
+
+        Do nothing if it has the flavor.
+
+        :raises LoadFailedError: it failed, or this took too long
+        """
+        source = cloud.find_one(self._trove.instances, instance)
+        wanted = cloud.find_one(self._trove.flavors, flavor)
+        if str(source.flavor['id']) == str(wanted.id):
+            return
+        self._trove.instances.resize_instance(source.id, wanted.id)
+        self._phase('request')
+        self._wait(f'instance {instance}', lambda: self._instance_state(source.id), POLL_SEC)
+        self._phase('healthy')
 
     def restart(self, instance: str) -> None:
         """Restart the MySQL of an instance, which ends all sessions; wait until it is HEALTHY."""
@@ -186,8 +199,8 @@ class Operations:
         """Delete an instance and wait until it is gone; do nothing if there is none."""
         self._delete(self._trove.instances, instance)
 
-    def _create(self, name: str, source: Any, **parameters: Any) -> str:
-        instance = self._trove.instances.create(name, nics=_nics(source), **parameters)
+    def _create(self, name: str, **parameters: Any) -> str:
+        instance = self._trove.instances.create(name, **parameters)
         self._phase('request')
         self._wait(f'instance {name}', lambda: self._instance_state(instance.id), INSTANCE_POLL_SEC)
         self._phase('healthy')
@@ -206,14 +219,10 @@ class Operations:
                 state = f'{one.status} {one.operating_status}'
                 if one.status in ('ERROR', 'FAILED'):
                     raise exceptions.LoadFailedError(
-                        f'instance {instance_id} is {state}: {self._fault(instance_id)}'
+                        f'instance {instance_id} is {state}: {fault_of(self._trove, instance_id)}'
                     )
                 return state == 'ACTIVE HEALTHY', state
         raise exceptions.LoadFailedError(f'instance {instance_id} is gone')
-
-    def _fault(self, instance_id: str) -> str:
-        fault = getattr(self._trove.instances.get(instance_id), 'fault', None)
-        return (fault or {}).get('message', 'no reason given')
 
     def _delete(self, manager: Any, name: str) -> None:
         for found in [one for one in manager.list() if name in (one.name, one.id)]:
@@ -237,6 +246,23 @@ class Operations:
                     f'{what} is still {state} after {self._timeout_sec:.0f} s'
                 )
             time.sleep(poll_sec)
+
+
+def parameters_like(source: Any) -> dict[str, Any]:
+    """Return the parameters of the creation of an instance like another one."""
+    return {
+        'flavor_id': source.flavor['id'],
+        'volume': {'size': source.volume['size'], 'type': source.volume.get('type')},
+        'datastore': source.datastore['type'],
+        'datastore_version': source.datastore['version'],
+        'nics': _nics(source),
+    }
+
+
+def fault_of(trove: Any, instance_id: str) -> str:
+    """Return why an instance failed."""
+    fault = getattr(trove.instances.get(instance_id), 'fault', None)
+    return (fault or {}).get('message', 'no reason given')
 
 
 def _nics(source: Any) -> list[dict[str, str]]:
@@ -267,6 +293,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ('restore', ('backup', 'name'), 'restore a backup to an instance; wait until HEALTHY'),
         ('replica', ('instance', 'name'), 'create a replica of an instance; wait until HEALTHY'),
         ('list-databases', ('instance',), 'list the databases, several times in parallel'),
+        ('await-healthy', ('instance',), 'wait until an instance is HEALTHY'),
+        ('resize', ('instance', 'flavor'), 'give an instance another flavor; wait until HEALTHY'),
         ('restart', ('instance',), 'restart MySQL, which ends all sessions'),
         ('delete-backup', ('backup',), 'delete a backup if it exists; wait until it is gone'),
         ('delete-instance', ('instance',), 'delete an instance if it exists; wait until gone'),
@@ -292,7 +320,7 @@ def main(arguments: argparse.Namespace) -> None:
     """
     parsed = vars(arguments)
     verb = parsed['verb'].replace('-', '_')
-    accepted = ('instance', 'backup', 'name', 'parent', 'at_once', 'method', 'keep')
+    accepted = ('instance', 'backup', 'name', 'parent', 'at_once', 'method', 'keep', 'flavor')
     parameters = {key: parsed[key] for key in accepted if parsed.get(key) is not None}
     _, trove = cloud.clients()
     operations = Operations(
@@ -300,7 +328,7 @@ def main(arguments: argparse.Namespace) -> None:
         operation_output.print_phase,
         arguments.timeout,
         lambda name, seconds: print(f'took {name} {seconds}', flush=True),
-        functools.partial(operation_output.record_figure, _directory()),
+        functools.partial(operation_output.record_figure, operation_output.directory(os.environ)),
         _choose,
     )
     try:
@@ -309,19 +337,8 @@ def main(arguments: argparse.Namespace) -> None:
         raise exceptions.LoadFailedError(f'Trove refused {arguments.verb}: {error}') from error
 
 
-def _directory() -> Path | None:
-    found = os.environ.get('BENCH_DIRECTORY')
-    return Path(found) if found else None
-
-
 def _choose(method: str) -> None:
-    command = shlex.split(os.environ.get('BENCH_BACKUPS', ''))
-    if not command:
-        raise exceptions.LoadFailedError(
-            'BENCH_BACKUPS is not set; set it to a command that chooses the backup method'
-        )
-    if status := subprocess.run([*command, method], stdin=subprocess.DEVNULL).returncode:
-        raise exceptions.LoadFailedError(f'{shlex.join(command)} {method}: exit status {status}')
+    configured.run('BENCH_BACKUPS', 'chooses the backup method', method)
 
 
 _REFUSALS = (troveclient.exceptions.ClientException, openstack.exceptions.SDKException)

@@ -9,6 +9,7 @@ from driver import (
     bench,
     environment,
     fault_injection,
+    kill_server,
     scenario,
     settings,
     status,
@@ -77,6 +78,9 @@ def _parser():
             fault_injection.run,
             'kill services of a running lab at random instants of backups and restores',
         )
+    )
+    kill_server.add_arguments(
+        add('kill-server', kill_server.run, 'kill the virtual machine of an instance, by SIGKILL')
     )
     backups.add_arguments(
         add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')

@@ -54,10 +54,13 @@ def run(settings, args) -> int:
     # The benchmark runs in another directory: it needs absolute paths.
     plan = os.path.abspath(args.plan) if os.path.exists(args.plan) else args.plan
     results = os.path.abspath(args.results or _new_folder(settings, plan))
-    variables = environment.credentials(settings, args.identity) | {
-        'PATH': f'{programs}:{os.environ["PATH"]}',
+    variables = environment.credentials(settings, args.identity) | environment.of_manage(settings)
+    variables |= {
+        # The cloud's own environment has the commands of tenants and administrators.
+        'PATH': f'{programs}:{settings.root}/venv/bin:{os.environ["PATH"]}',
         'BENCH_CEPH_CONF': str(settings.root / 'etc' / 'ceph' / 'ceph.conf'),
         'BENCH_BACKUPS': f'{LAB_DIR}/bin/lab backups',
+        'BENCH_KILL_SERVER': f'{LAB_DIR}/bin/lab kill-server',
         'TROVE_CEPH_CACHE': str(settings.cache),
         **_first_database(settings),
     }

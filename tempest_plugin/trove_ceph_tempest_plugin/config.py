@@ -64,6 +64,19 @@ OPTS = [
         'taskmanager_manager of trove-taskmanager names it. False: the backup scenarios are '
         'skipped.',
     ),
+    cfg.StrOpt(
+        'guests_command',
+        default='',
+        help='Command that prints the warm guests of the cloud in JSON, such as "ssh controller '
+        'trove-ceph-manage guests list -f json". flavor_id must have a pool without an '
+        'availability zone. Empty: the scenarios of warm guests are skipped.',
+    ),
+    cfg.IntOpt(
+        'guest_timeout_sec',
+        default=1200,
+        min=1,
+        help='Seconds within which a warm guest must be ready, and none be booting.',
+    ),
     cfg.FloatOpt(
         'maximum_backup_gap_ms',
         default=0,

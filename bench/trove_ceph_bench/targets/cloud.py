@@ -227,7 +227,7 @@ class Cloud:
 
 
 def find_one(manager: Any, name_or_id: str) -> Any:
-    """Return the only instance or backup of a name or an id, from the list of its manager.
+    """Return the only instance, backup or flavor of a name or an id, from its manager's list.
 
     Listing does not call guest agents.
 

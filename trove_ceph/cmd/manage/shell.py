@@ -20,6 +20,7 @@ COMMANDS = {
     'guests drain': 'guests:Drain',
     'guests list': 'guests:List',
     'guests show': 'guests:Show',
+    'metrics': 'metrics:Metrics',
     'qos': 'qos:Group',
     'qos apply': 'qos:Apply',
     'qos check': 'qos:Check',

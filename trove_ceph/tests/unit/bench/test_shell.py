@@ -42,6 +42,15 @@ class ShellTestCase(base.BaseTestCase):
         self.assertLessEqual(sum(each['seconds'] for each in result.phases), result.seconds)
         self.assertEqual((0, '17', '17'), self.values(result))
 
+    def test_operation_begins_when_the_command_says_so(self):
+        started = time.monotonic()
+        result = self.run_command('sleep 0.5; echo begin; echo phase request')
+
+        self.assertGreaterEqual(result.began, started + 0.4)
+        self.assertLessEqual(result.phases[0]['seconds'], result.seconds)
+        self.assertLessEqual(result.began + result.seconds, time.monotonic())
+        self.assertEqual((0, '', ''), self.values(result))
+
     def test_durations_reported_by_the_command(self):
         result = self.run_command('echo took verifying 12.5; echo took a seat; echo phase done')
         self.assertEqual(['verifying', 'done'], [each['name'] for each in result.phases])

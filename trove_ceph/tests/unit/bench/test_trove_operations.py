@@ -39,6 +39,7 @@ class Manager:
         self.created = []
         self.deleted = []
         self.restarted = []
+        self.resized = []
 
     def list(self):
         self._advance()
@@ -60,6 +61,9 @@ class Manager:
 
     def restart(self, identity):
         self.restarted.append(identity)
+
+    def resize_instance(self, identity, flavor_id):
+        self.resized.append((identity, flavor_id))
 
     def _advance(self):
         """Give the newest resource its next state; None removes it."""
@@ -205,6 +209,27 @@ class OperationsTest(base.BaseTestCase):
         self.operations(instances).restart('shop')
         self.assertEqual(['i-1'], instances.restarted)
         self.assertEqual([], instances.states)
+
+    def test_resize_waits_until_healthy(self):
+        resizing = SOURCE | {'status': 'RESIZE'}
+        instances = Manager(SOURCE, states=[{}, resizing, SOURCE])
+        operations = self.operations(instances)
+        operations._trove.flavors = Manager(
+            {'id': 'small', 'name': 'db.small'}, {'id': 'large', 'name': 'db.large'}
+        )
+        operations.resize('shop', 'db.large')
+        self.assertEqual([('i-1', 'large')], instances.resized)
+        self.assertEqual([], instances.states)
+        self.assertEqual(['request', 'healthy'], self.phases)
+        operations.resize('shop', 'db.small')
+        self.assertEqual([('i-1', 'large')], instances.resized)
+
+    def test_waits_until_healthy(self):
+        building = SOURCE | {'status': 'BUILD', 'operating_status': ''}
+        instances = Manager(SOURCE, states=[building, building, SOURCE])
+        self.operations(instances).await_healthy('shop')
+        self.assertEqual([], instances.states)
+        self.assertEqual(trove_operations.POLL_SEC, self.clock)
 
     def details(self, verb, *states):
         """Let the API return these details, one after the other."""

@@ -121,12 +121,14 @@ class LabTestCase(base.BaseTestCase):
             link.symlink_to(os.path.realpath(sys.executable))
         return self.sleep(*arguments, program=name, **options)
 
-    def guest(self, name, root):
-        """Start a process that looks like a guest of the Nova with this root."""
+    def guest(self, name, root, server_id='server'):
+        """Start a process that looks like the guest of a server of the Nova with this root."""
         return self.sleep_as(
             'qemu-system-x86_64',
             '-name',
             f'guest={name},debug-threads=on',
+            '-uuid',
+            server_id,
             '-blockdev',
             f'{{"filename":"{root}/state/nova/instances/u/disk"}}',
         )

@@ -2,6 +2,7 @@
 """The services accept the lab's configuration of backups."""
 
 import json
+import shlex
 from pathlib import Path
 
 import fixtures
@@ -11,6 +12,7 @@ from oslo_config import cfg
 from oslo_utils import importutils
 from oslotest import base
 
+from trove_ceph.cmd.manage import shell
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
@@ -101,18 +103,30 @@ class BackupSettingsTest(SettingsTestCase):
     def test_inspects_nothing_without_a_root_file_system(self):
         self.assertEqual({}, self.storage(inspecting={}).trove_ceph_verification.mysqld_roots)
 
+    def tempest(self, **variables):
+        """Return the options of the scenarios."""
+        text = self.render(
+            'tempest/tempest.conf.j2',
+            **{'lab_backups': 'trove_ceph', 'lab_warm_guests': 0} | variables,
+            storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
+        )
+
+        def register(conf):
+            conf.register_opts(tempest_conf.OPTS, group=tempest_conf.GROUP)
+
+        return self.read(text, register).trove_ceph
+
     def test_scenarios_of_backups_follow_the_setting(self):
         for backups, expected in (('trove_ceph', True), ('stock', False)):
-            text = self.render(
-                'tempest/tempest.conf.j2',
-                lab_backups=backups,
-                storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
-            )
+            self.assertEqual(expected, self.tempest(lab_backups=backups).backups)
 
-            def register(conf):
-                conf.register_opts(tempest_conf.OPTS, group=tempest_conf.GROUP)
-
-            self.assertEqual(expected, self.read(text, register).trove_ceph.backups)
+    def test_scenarios_of_warm_guests_follow_the_setting(self):
+        self.assertEqual('', self.tempest().guests_command)
+        command = shlex.split(self.tempest(lab_warm_guests=1, venv='/venv').guests_command)
+        self.assertEqual('/venv/bin/trove-ceph-manage', command[0])
+        name, rest = shell.CommandManager().find_command(command[1:])[1:]
+        self.assertEqual('guests list', name)
+        self.assertEqual(['-f', 'json'], rest[-2:])
 
 
 class TransportTest(SettingsTestCase):

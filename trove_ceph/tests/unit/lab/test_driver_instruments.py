@@ -98,6 +98,15 @@ class BenchTest(InstrumentsTestCase):
         self.assertEqual('admin', run['environment']['OS_USERNAME'])
         self.assertEqual(f'{self.root}/etc/ceph/ceph.conf', run['environment']['BENCH_CEPH_CONF'])
         self.assertTrue(run['environment']['BENCH_BACKUPS'].endswith('/bin/lab backups'))
+        self.assertTrue(run['environment']['BENCH_KILL_SERVER'].endswith('/bin/lab kill-server'))
+
+    def test_plan_has_the_commands_of_the_cloud(self):
+        _, run = self.run_bench('create-latency')
+        programs = run['environment']['PATH'].split(':')
+        self.assertEqual([f'{self.root}/instruments/bin', f'{self.root}/venv/bin'], programs[:2])
+        self.assertEqual(
+            f'{self.root}/etc/trove/trove.conf', run['environment']['TROVE_CEPH_TROVE_CONF']
+        )
 
     def test_plan_measures_the_first_database(self):
         report = {'instance': {'id': 'i-1'}, 'placement': {'pool': 'p', 'image': 'volume-1'}}

@@ -10,6 +10,7 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
+_PROJECT = Path(__file__).resolve().parents[4]
 # Run in a separate process: Tempest reads its configuration once, when its modules are imported.
 _LIST = """
 import importlib, json, sys, unittest
@@ -44,7 +45,9 @@ class DiscoveryTest(base.BaseTestCase):
         environ = {
             'TEMPEST_CONFIG_DIR': str(self.directory),
             'XDG_CACHE_HOME': str(self.directory / 'cache'),
-            'PYTHONPATH': str(Path(__file__).resolve().parents[4] / 'tempest_plugin'),
+            'PYTHONPATH': os.pathsep.join(
+                str(_PROJECT / name) for name in ('tempest_plugin', 'bench', '.')
+            ),
         }
         result = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', code, module],
@@ -77,6 +80,24 @@ class DiscoveryTest(base.BaseTestCase):
         errors, failures, *reason = self._python(_RUN, {}).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertIn('[trove_ceph] volume_types is empty', reason[0])
+
+    def test_warm_guests_are_tested_with_the_operations_of_any_database(self):
+        found = self._classes('nvme,hdd', 'test_warm_guests')
+        self.assertEqual(['TestWarmGuests_nvme'], list(found))
+        names = found['TestWarmGuests_nvme']
+        self.assertLessEqual(
+            {'test_created_warm', 'test_restored_warm', 'test_resized_warm', 'test_reboot'},
+            set(names),
+        )
+        # The class's database is the created one only until a test deletes it.
+        self.assertEqual('test_vanishes_when_deleted', names[-1])
+
+    def test_warm_guests_are_skipped_without_their_command(self):
+        errors, failures, *reason = self._python(
+            _RUN, {'volume_types': 'nvme'}, 'test_warm_guests'
+        ).split(maxsplit=2)
+        self.assertEqual(('0', '0'), (errors, failures))
+        self.assertIn('[trove_ceph] guests_command is not set', reason[0])
 
     def test_backup_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_backups')

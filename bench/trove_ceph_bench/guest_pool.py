@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wait for warm guests, and tell whether an instance got one.
+
+The records of the cloud say it. ``BENCH_GUESTS`` is a command that prints them as
+``trove-ceph-manage guests list -f json`` does, which is the default.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from trove_ceph import exceptions, waiting
+from trove_ceph_bench import configured, operation_output
+from trove_ceph_bench.targets import cloud
+
+#: A guest that has not answered for 90 s is not claimed.
+FRESH_SEC = 60
+_POLL_SEC = 5
+_LIST = 'trove-ceph-manage guests list -f json'
+_PURPOSE = 'prints the warm guests in JSON'
+_FILE = 'waiting-guests.json'
+
+Guests = Sequence[Mapping[str, Any]]
+
+
+class Pool:
+    """The warm guests of a cloud.
+
+    :param list_guests: returns the records
+    """
+
+    def __init__(
+        self,
+        list_guests: Callable[[], Guests],
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
+    ):
+        self._list_guests = list_guests
+        self._start_wait = start_wait
+
+    def await_ready(self, timeout_sec: float) -> Sequence[str]:
+        """Wait until a guest is ready and none is being booted; return the ids of those ready.
+
+        The boot of a guest would take the processors from the operation that is timed.
+
+        :raises LoadFailedError: there is still none after the time limit
+        """
+        deadline = self._start_wait(timeout_sec)
+        while True:
+            guests = self._list_guests()
+            ready = [
+                one['guest_id']
+                for one in guests
+                if one['state'] == 'ready'
+                and one['answer_sec'] is not None
+                and one['answer_sec'] <= FRESH_SEC
+            ]
+            if ready and not any(one['state'] in ('booting', 'retired') for one in guests):
+                return ready
+            if not deadline.pause(_POLL_SEC):
+                found = ', '.join(sorted(one['state'] for one in guests)) or 'none'
+                raise exceptions.LoadFailedError(
+                    f'no warm guest is ready after {timeout_sec:.0f} s, found: {found}; see '
+                    '[trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests in lab.toml)'
+                )
+
+    def is_bound_to(self, instance_id: str, waited: Collection[str]) -> bool:
+        """Return whether an instance has one of the guests that waited before the operation."""
+        return any(
+            one['guest_id'] in waited
+            and one['instance_id'] == instance_id
+            and one['state'] == 'bound'
+            for one in self._list_guests()
+        )
+
+
+_AWAIT = 'wait until a guest is ready, and none is being booted'
+_CHECK = 'check whether an instance has a guest that waited before the operation'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs and their arguments to a parser."""
+    verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
+    wait = verbs.add_parser('await', help=_AWAIT, description=_AWAIT)
+    wait.add_argument(
+        '--timeout',
+        type=float,
+        default=1800,
+        metavar='SECONDS',
+        help='limit of the wait (%(default)s)',
+    )
+    check = verbs.add_parser('check', help=_CHECK, description=_CHECK)
+    check.add_argument('instance', metavar='INSTANCE')
+    check.add_argument('start', choices=('warm', 'cold'), help='what it must have been')
+
+
+def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> None:
+    """Run the parsed verb.
+
+    :raises LoadFailedError: no guest is ready in time, or the start was of the other kind
+    :raises TargetUnavailableError: there is no such instance
+    """
+    directory = operation_output.directory(environ)
+    if directory is None:
+        raise exceptions.LoadFailedError('BENCH_DIRECTORY is not set; plans of operations set it')
+    file = directory / _FILE
+    pool = Pool(_list_guests)
+    if arguments.verb == 'await':
+        file.write_text(json.dumps(pool.await_ready(arguments.timeout)))
+        return
+    _, trove = cloud.clients()
+    found = cloud.find_one(trove.instances, arguments.instance)
+    is_warm = pool.is_bound_to(found.id, json.loads(file.read_text()))
+    if is_warm != (arguments.start == 'warm'):
+        has = 'one of the' if is_warm else 'none of the'
+        raise exceptions.LoadFailedError(
+            f'instance {arguments.instance} has {has} guests that waited before, so it does not '
+            f'count as {arguments.start}'
+        )
+
+
+def _list_guests() -> Guests:
+    return json.loads(configured.read('BENCH_GUESTS', _PURPOSE, _LIST))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of warm guests and of replacements of servers, for a monitoring system."""
+
+import collections
+import dataclasses
+import datetime
+import itertools
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from trove_ceph.db import tables
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.db.replacement_record import (
+    OPEN,
+    ReplacementKind,
+    ReplacementState,
+    RequestedBy,
+)
+from trove_ceph.db.transactions import Transactions
+
+#: Replacements that ended within it have their durations among the figures.
+RECENT = datetime.timedelta(days=1)
+#: A pool is configured if a taskmanager had it in its configuration within this time.
+CONFIGURED = datetime.timedelta(minutes=10)
+CLAIMED = 'claimed'
+MISSED = 'missed'
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Counts and durations at one time.
+
+    :param guests: number of guests by pool and state; 0 only for pools that are configured
+    :param requests: number of recorded requests by pool and outcome; 0 only for pools that are
+        configured; the taskmanagers delete old ones
+    :param bind_sec: seconds from the claim to the end of each binding whose request is recorded, by
+        pool
+    :param replacements: number of replacements by kind, requester and state, also if it is 0
+    :param replacement_sec: seconds of each replacement that was completed recently, by kind
+    :param oldest_open_sec: age in seconds of the oldest replacement that is not ended, by kind; 0:
+        there is none
+    """
+
+    guests: Mapping[tuple[str, GuestState], int]
+    requests: Mapping[tuple[str, str], int]
+    bind_sec: Mapping[str, Sequence[float]]
+    replacements: Mapping[tuple[ReplacementKind, RequestedBy, ReplacementState], int]
+    replacement_sec: Mapping[ReplacementKind, Sequence[float]]
+    oldest_open_sec: Mapping[ReplacementKind, float]
+
+
+def read(transactions: Transactions) -> Figures:
+    """Return the figures of this moment.
+
+    :raises ServiceUnavailableError: the database does not answer, or lacks the tables
+    """
+    with transactions.reading() as session:
+        now = transactions.database_time(session)
+        counts = _guest_counts(session)
+        outcomes, bind_sec = _requests(session)
+        pools = _configured_pools(session, now)
+        return Figures(
+            guests=dict.fromkeys(itertools.product(pools, GuestState), 0) | counts,
+            requests=dict.fromkeys(itertools.product(pools, (CLAIMED, MISSED)), 0) | outcomes,
+            bind_sec=bind_sec,
+            replacements=_replacement_counts(session),
+            replacement_sec=_replacement_sec(session, now),
+            oldest_open_sec=_oldest_open_sec(session, now),
+        )
+
+
+def _guest_counts(session: orm.Session) -> dict[tuple[str, GuestState], int]:
+    row = tables.GuestRow
+    query = sa.select(row.pool, row.state, sa.func.count()).group_by(row.pool, row.state)
+    return {(pool, GuestState(state)): count for pool, state, count in session.execute(query)}
+
+
+def _configured_pools(session: orm.Session, now: datetime.datetime) -> Sequence[str]:
+    row = tables.GuestPoolRow
+    query = sa.select(row.pool).where(row.configured_at >= now - CONFIGURED).order_by(row.pool)
+    return session.scalars(query).all()
+
+
+def _requests(
+    session: orm.Session,
+) -> tuple[dict[tuple[str, str], int], Mapping[str, Sequence[float]]]:
+    """Return the number of requests by pool and outcome, and the seconds of their bindings."""
+    request, guest = tables.GuestRequestRow, tables.GuestRow
+    is_bound = sa.and_(guest.guest_id == request.guest_id, guest.state == str(GuestState.BOUND))
+    # A guest is claimed in the transaction that records the request, and is changed last when it is
+    # bound.
+    query = sa.select(
+        request.pool, request.guest_id, request.requested_at, guest.updated_at
+    ).outerjoin(guest, is_bound)
+    outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+    bind_sec: dict[str, list[float]] = collections.defaultdict(list)
+    for pool, guest_id, requested_at, bound_at in session.execute(query):
+        outcomes[pool, MISSED if guest_id is None else CLAIMED] += 1
+        if bound_at is not None:
+            bind_sec[pool].append((bound_at - requested_at).total_seconds())
+    return dict(outcomes), bind_sec
+
+
+def _replacement_counts(
+    session: orm.Session,
+) -> Mapping[tuple[ReplacementKind, RequestedBy, ReplacementState], int]:
+    row = tables.ReplacementRow
+    columns = (row.kind, row.requested_by, row.state)
+    query = sa.select(*columns, sa.func.count()).group_by(*columns)
+    counts = dict.fromkeys(itertools.product(ReplacementKind, RequestedBy, ReplacementState), 0)
+    for kind, requested_by, state, count in session.execute(query):
+        key = (ReplacementKind(kind), RequestedBy(requested_by), ReplacementState(state))
+        counts[key] = count
+    return counts
+
+
+def _replacement_sec(
+    session: orm.Session, now: datetime.datetime
+) -> Mapping[ReplacementKind, Sequence[float]]:
+    row = tables.ReplacementRow
+    query = sa.select(row.kind, row.created_at, row.ended_at).where(
+        row.state == str(ReplacementState.COMPLETED), row.ended_at >= now - RECENT
+    )
+    found: dict[ReplacementKind, list[float]] = collections.defaultdict(list)
+    for kind, created_at, ended_at in session.execute(query):
+        found[ReplacementKind(kind)].append((ended_at - created_at).total_seconds())
+    return found
+
+
+def _oldest_open_sec(
+    session: orm.Session, now: datetime.datetime
+) -> Mapping[ReplacementKind, float]:
+    row = tables.ReplacementRow
+    query = (
+        sa.select(row.kind, sa.func.min(row.created_at))
+        .where(row.state.in_([str(state) for state in OPEN]))
+        .group_by(row.kind)
+    )
+    found = dict.fromkeys(ReplacementKind, 0.0)
+    for kind, created_at in session.execute(query):
+        found[ReplacementKind(kind)] = (now - created_at).total_seconds()
+    return found

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import pymysql
+from oslotest import base
+
+from trove_ceph import exceptions, waiting
+from trove_ceph.tests.unit.bench import fake_ledger
+from trove_ceph_bench import ledger, model
+
+ADDRESS = model.Address('app', 'secret', 'shop')
+
+
+class LedgerTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.servers = fake_ledger.Servers()
+        self.client = ledger.Client(ADDRESS, self.servers.connect)
+
+    def test_commit_returns_the_rows_before(self):
+        self.servers.rows['192.0.2.1'] = 7
+        self.assertEqual(7, self.client.commit('192.0.2.1'))
+        self.assertEqual(8, self.client.commit('192.0.2.1'))
+        (login, *_) = self.servers.logins
+        self.assertEqual(
+            ('192.0.2.1', 3306, 'app', 'secret', 'shop', True),
+            tuple(
+                login[name]
+                for name in ('host', 'port', 'user', 'password', 'database', 'autocommit')
+            ),
+        )
+        self.assertEqual(ledger.CONNECT_TIMEOUT_SEC, login['connect_timeout'])
+
+    def test_commit_fails_without_a_server(self):
+        self.assertIsNone(self.client.commit('192.0.2.1'))
+        self.servers.rows['192.0.2.1'] = 0
+        for failure in (pymysql.OperationalError(2013, 'lost'), TimeoutError()):
+            self.servers.failures = [failure]
+            self.assertIsNone(self.client.commit('192.0.2.1'))
+
+    def test_writer_counts_what_is_acknowledged(self):
+        self.servers.rows['192.0.2.1'] = 3
+        self.servers.dies_after = 10
+        with ledger.Writer(self.client, '192.0.2.1') as writer:
+            writer.wait_for(5)
+            # It ends by itself when the server dies.
+            writer._thread.join()
+        self.assertEqual((10, 10), (writer.rows, self.servers.rows['192.0.2.1']))
+        self.assertIsInstance(writer.error, pymysql.OperationalError)
+
+    def test_writer_stops(self):
+        self.servers.rows['192.0.2.1'] = 0
+        with ledger.Writer(self.client, '192.0.2.1') as writer:
+            writer.wait_for(1)
+        self.assertEqual(writer.rows, self.servers.rows['192.0.2.1'])
+        self.assertIsNone(writer.error)
+
+    def test_no_commit_is_an_error(self):
+        with ledger.Writer(self.client, '192.0.2.1') as writer:
+            error = self.assertRaises(exceptions.LoadFailedError, writer.wait_for, 1)
+        self.assertIn('192.0.2.1: no commit: ', str(error))
+
+    def test_wait_is_bounded(self):
+        clock = [0.0]
+
+        def start_wait(timeout_sec):
+            return waiting.Deadline(
+                timeout_sec, lambda: clock[0], lambda sec: clock.__setitem__(0, clock[0] + sec)
+            )
+
+        writer = ledger.Writer(self.client, '192.0.2.1', start_wait)
+        error = self.assertRaises(exceptions.LoadFailedError, writer.wait_for, 1)
+        self.assertIn('0 of 1 commits within 60 s', str(error))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+import fixtures
+from prometheus_client import parser
+
+from trove_ceph.db import guests, transactions
+from trove_ceph.db.guest_record import PoolKey
+from trove_ceph.db.replacement_record import ReplacementState, RequestedBy
+from trove_ceph.tests.unit.cmd.manage import command
+from trove_ceph.tests.unit.db import guest_helpers, replacement_helpers
+from trove_ceph.tests.unit.db.guest_helpers import POOL, SECOND
+
+KEY = PoolKey('flavor', 'image', 'digest', None, POOL)
+
+
+class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = self.useFixture(fixtures.TempDir()).join('trove.conf')
+        self.write(self.facade.writer.get_engine().url)
+        self.guests = guests.GuestStore(
+            transactions.Transactions(self.facade, lambda: self.now, lambda: self.now)
+        )
+        # The command reads the clock of the database.
+        self.now = transactions.utcnow()
+
+    def write(self, url):
+        with open(self.config, 'w') as config:
+            config.write(f'[database]\nconnection = {url}\n')
+
+    def run_command(self, *words, status=0):
+        result = command.run('metrics', '--config-file', self.config, *words)
+        self.assertEqual(status, result.status, result)
+        return result
+
+    def samples(self):
+        """Return the samples: values by name and by the values of the labels, by their names."""
+        return {
+            (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+            for family in parser.text_string_to_metric_families(self.run_command().out)
+            for sample in family.samples
+        }
+
+    def boot(self, guest_id):
+        self.guests.add(guest_helpers.record(guest_id, self.now))
+        self.guests.mark_ready(guest_id, 'host')
+
+    def bind(self, guest_id, seconds):
+        """Bind the only ready guest of the pool."""
+        assert self.guests.claim(KEY, 'i').guest_id == guest_id
+        self.now += seconds * SECOND
+        self.guests.mark_bound(guest_id, 'i')
+
+    def test_guests_and_their_bindings(self):
+        self.guests.note_configured([POOL])
+        for guest_id, seconds in (('one', 10), ('two', 20)):
+            self.boot(guest_id)
+            self.bind(guest_id, seconds)
+        self.assertIsNone(self.guests.claim(KEY, 'i'))
+        self.boot('three')
+        found = self.samples()
+        counts = {'booting': 0, 'ready': 1, 'claimed': 0, 'bound': 2, 'retired': 0}
+        for state, count in counts.items():
+            self.assertEqual(count, found['trove_ceph_guests', POOL, state])
+        for outcome, count in (('claimed', 2), ('missed', 1)):
+            self.assertEqual(count, found['trove_ceph_guest_requests', outcome, POOL])
+        for statistic, seconds in (('mean', 15), ('max', 20)):
+            self.assertEqual(seconds, found['trove_ceph_guest_bind_seconds', POOL, statistic])
+
+    def test_only_configured_pools_have_zeros(self):
+        self.guests.note_configured(['empty'])
+        now = self.now
+        self.now -= datetime.timedelta(minutes=30)
+        self.guests.note_configured(['removed'])
+        self.now = now
+        self.boot('one')
+        found = {key: value for key, value in self.samples().items() if 'guest' in key[0]}
+        name = 'trove_ceph_guests'
+        self.assertEqual({'empty', POOL}, {key[1] for key in found if key[0] == name})
+        self.assertEqual(0, found[name, 'empty', 'ready'])
+        self.assertEqual(0, found['trove_ceph_guest_requests', 'missed', 'empty'])
+        # It has a guest, but is not configured.
+        self.assertEqual(1, found[name, POOL, 'ready'])
+        self.assertNotIn((name, POOL, 'bound'), found)
+
+    def test_replacements(self):
+        self.make('done', ReplacementState.COMPLETED)
+        self.now -= datetime.timedelta(seconds=600)
+        self.make('moving', ReplacementState.MOVING)
+        self.request('auto', requested_by=RequestedBy.AUTOMATIC)
+        found = self.samples()
+        name = 'trove_ceph_replacements'
+        self.assertEqual(1, found[name, 'failover', 'tenant', 'completed'])
+        self.assertEqual(1, found[name, 'failover', 'tenant', 'moving'])
+        self.assertEqual(1, found[name, 'failover', 'automatic', 'requested'])
+        self.assertEqual(0, found[name, 'resize', 'operator', 'failed'])
+        self.assertEqual(3, sum(value for key, value in found.items() if key[0] == name))
+        name = 'trove_ceph_replacement_oldest_open_seconds'
+        self.assertGreaterEqual(found[name, 'failover'], 600)
+        self.assertEqual(0, found[name, 'resize'])
+
+    def test_durations_of_recent_replacements(self):
+        self.make('old', ReplacementState.COMPLETED)
+        now, day = self.now, datetime.timedelta(days=1)
+        self.now -= 2 * day
+        self.make('older', ReplacementState.COMPLETED)
+        self.now = now - 90 * SECOND
+        _, claim = self.make('slow', ReplacementState.STARTING)
+        self.now = now
+        self.store.complete(claim)
+        found = self.samples()
+        name = 'trove_ceph_replacement_seconds'
+        self.assertEqual(45, found[name, 'failover', 'mean'])
+        self.assertEqual(90, found[name, 'failover', 'max'])
+        self.assertNotIn((name, 'resize', 'mean'), found)
+
+    def test_no_label_is_an_id(self):
+        self.guests.note_configured([POOL])
+        self.boot('one')
+        self.make('r', ReplacementState.MOVING)
+        labels = {
+            name
+            for family in parser.text_string_to_metric_families(self.run_command().out)
+            for sample in family.samples
+            for name in sample.labels
+        }
+        self.assertEqual({'pool', 'state', 'outcome', 'kind', 'requested_by'}, labels)
+
+    def test_writes_a_file(self):
+        path = self.useFixture(fixtures.TempDir()).join('trove-ceph.prom')
+        self.assertEqual('', self.run_command('--output', path).out)
+        with open(path) as written:
+            self.assertEqual(self.run_command().out, written.read())
+        missing = f'{path}/x.prom'
+        self.assertIn('cannot be written', self.run_command('--output', missing, status=3).err)
+
+    def test_database_that_does_not_answer(self):
+        self.write('sqlite:////nowhere/at/all.sqlite')
+        self.assertIn('database failed', self.run_command(status=3).err)

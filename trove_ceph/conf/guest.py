@@ -109,6 +109,17 @@ OPTS = [
         'volume.',
     ),
     cfg.IntOpt(
+        'cut_off_sec',
+        default=90,
+        min=0,
+        max=3600,
+        help='Seconds that a small write to the data volume may hang before the guest agent kills '
+        'MySQL, so that a server which is cut off from Ceph does not answer with old rows for '
+        'longer. Docker starts MySQL again; it serves once the volume is back. A write that fails, '
+        'as those of a fenced server, has the same effect at once. Lower: an interruption of Ceph '
+        'restarts databases that would only have waited. 0: the volume is not watched.',
+    ),
+    cfg.IntOpt(
         'quiesce_max_sec',
         default=60,
         min=1,

@@ -2,24 +2,30 @@
 """Guest datastore manager, named by ``registry_ext`` of a datastore version.
 
 It only delegates: to :mod:`data_volume` for the volume, :mod:`tuning` for sizes, :mod:`quiesce` for
-backups, :mod:`restored_server` for the first start on a backup's data, and to Trove for the rest.
+backups, :mod:`restored_server` for the first start on a backup's data, :mod:`moved_server` for the
+first start on another server's volume, :mod:`volume_watch` for the end of a server that lost its
+volume, and to Trove for the rest.
 """
 
 import inspect
 import os
+import socket
+import subprocess
 
 from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
-from trove.common import cfg
+from trove.common import cfg, ssl
 from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
+from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import (
     backup_lock,
     backup_settings,
+    moved_server,
     quiesce,
     restored_server,
     server,
@@ -28,6 +34,7 @@ from trove_ceph.guestagent import (
     settings_history,
     volume_freeze,
     volume_trim,
+    volume_watch,
 )
 from trove_ceph.host import data_volume, filesystem
 from trove_ceph.mysql import tuning
@@ -39,6 +46,8 @@ CONF = cfg.CONF
 _SNAPSHOT_SEC = 30
 # The unmount follows at once.
 _UNMOUNT_SEC = 10
+# The command's time limit, and some more.
+_UNMOUNT_TIMEOUT_SEC = 120
 
 #: Value of ``registry_ext`` for the datastore versions of this manager.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
@@ -63,7 +72,11 @@ class Manager(mysql_manager.Manager):
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
         self._trimmer = volume_trim.VolumeTrimmer(self._volume, CONF.trove_ceph.trim_interval_sec)
+        self._watch = volume_watch.VolumeWatch(self._start_watch)
         self._settings_history = settings_history.SettingsHistory()
+        self._background_start = moved_server.BackgroundStart(
+            lambda: bool(self.status.is_installed) and self.app.accepts_clients()
+        )
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance as Trove does, unless its volume has a backup's data.
@@ -92,6 +105,56 @@ class Manager(mysql_manager.Manager):
         if snapshot:
             self.attach_replica(context, snapshot, snapshot['config'])
 
+    def rebuild(self, context, ds_version, config_contents=None, config_overrides=None):
+        """Start the server on the volume of this instance, whose root disk is new."""
+        self._start_on_volume(ds_version, config_contents, config_overrides)
+
+    def start_moved_server(
+        self, context, replacement_id, ds_version, config_contents, config_overrides
+    ):
+        """Start the server on the volume of this instance, which another one had before.
+
+        Does not wait for it. A request with the same id starts it again only if it failed.
+
+        :returns: ``state``, one of ``starting``, ``serving`` and ``failed``; ``error``: why it does
+            not start
+        """
+        return self._background_start.request(
+            replacement_id,
+            lambda: self._start_moved_server(ds_version, config_contents, config_overrides),
+        )
+
+    def _start_moved_server(self, ds_version, config_contents, config_overrides):
+        try:
+            self._start_on_volume(ds_version, config_contents, config_overrides)
+        except Exception as error:
+            # From now on, the agent reports the status of a server that the tenant repairs.
+            self.status.set_ready()
+            reason = self.app.find_error()
+            message = f'{error}: {reason}' if reason else str(error)
+            raise exceptions.ServerFailedError(message) from error
+
+    def _start_on_volume(self, ds_version, config_contents, config_overrides):
+        """Configure and start the server as Trove does, but also if its passwords do not work."""
+        self.status.begin_install()
+        self.prepare_error = True
+        data_dir = f'{self._volume().mount_point}/data'
+        try:
+            # This creates the directory for the rest of the configuration.
+            self.app.set_data_dir(data_dir)
+            self.app.configuration_manager.reset_configuration(config_contents)
+            self.app.update_overrides(config_overrides)
+            if self.ssl_mode_at_least(CONF.ssl_mode, ssl.MODE_BASIC):
+                self.enable_ssl_certificate(
+                    CONF.ssl_mode, self._read_ssl_files(), apply_overrides=False, is_startup=True
+                )
+            moved_server.MovedServer(self.app, data_dir).start(
+                ds_version, self.get_start_db_params(data_dir)
+            )
+            self.prepare_error = False
+        finally:
+            self.status.end_install(error_occurred=self.prepare_error)
+
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; idempotent."""
         volume = self._volume(device_path, mount_point)
@@ -101,6 +164,7 @@ class Manager(mysql_manager.Manager):
     def unmount_volume(self, context, device_path=None, mount_point=None):
         """Unmount the data volume; idempotent."""
         self._trimmer.pause(_UNMOUNT_SEC)
+        self._watch.pause(_UNMOUNT_TIMEOUT_SEC)
         self._volume(device_path, mount_point).ensure_unmounted()
 
     def resize_fs(self, context, device_path=None, mount_point=None, online=False):
@@ -150,6 +214,14 @@ class Manager(mysql_manager.Manager):
         if self.status.is_installed:
             self._trimmer.trim_if_due()
 
+    @periodic_task.periodic_task(spacing=20)
+    def watch_data_volume(self, context):
+        """Have a server end that is cut off from its mounted volume."""
+        if not CONF.trove_ceph.cut_off_sec or not self.status.is_installed:
+            return
+        if self._storage.find_mount(self._volume().mount_point):
+            self._watch.ensure_running()
+
     def quiesce_for_backup(self, context, backup_id, token, level, limit_sec):
         """Quiesce the instance for one attempt at a backup, for at most ``limit_sec``."""
         # The time until the instance is quiesced, and then that of the hold.
@@ -191,6 +263,11 @@ class Manager(mysql_manager.Manager):
     def _open_freeze(self, limit_sec: float) -> volume_freeze.VolumeFreeze:
         process, channel = self._storage.start_freeze_process(self._volume().mount_point, limit_sec)
         return volume_freeze.VolumeFreeze(process, channel, limit_sec)
+
+    def _start_watch(self) -> tuple[subprocess.Popen, socket.socket]:
+        return self._storage.start_volume_watch(
+            self._volume().mount_point, CONF.trove_ceph.cut_off_sec
+        )
 
     def _measure(
         self, ram_mib: int | None, vcpus: int | None, tier: tuning.Tier | None

@@ -6,36 +6,26 @@ a new UUID, new passwords of Trove's own accounts, and no replication source. No
 written to the binary log, because an errant transaction would prevent this server from becoming a
 replica of its origin.
 
-A single start suffices: the server executes the statements of an init file before it accepts
-connections. A failed statement ends the file but not the server, so the account that is checked
-afterwards comes last.
+A single start suffices: the server executes the statements before it accepts connections
+(:mod:`~trove_ceph.guestagent.init_file`).
 """
 
 import contextlib
 import dataclasses
 import posixpath
-from collections.abc import Iterator
 
 import pymysql
 from oslo_log import log as logging
-from trove.common import utils
 from trove.guestagent.common import operating_system
-from trove.guestagent.datastore.mysql_common import service as common_service
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server, server_config
+from trove_ceph.guestagent import init_file, server
 
 LOG = logging.getLogger(__name__)
 
-#: The same path in the container; not on the volume, which becomes part of backups.
-INIT_FILE = '/etc/mysql/restored.sql'
-CHANGE_ID = 'restored'
-ADMIN = common_service.ADMIN_USER_NAME
 #: Options of the first start only.
-OPTIONS = {'init_file': INIT_FILE, 'skip_replica_start': 'ON'}
+OPTIONS = {'skip_replica_start': 'ON'}
 _TIMEOUT_SEC = 60
-# A tenant's password policy may require each kind of character.
-_EACH_KIND = '-Aa1'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Passwords:
 
 def new_passwords() -> Passwords:
     """Return new random passwords."""
-    return Passwords(*(f'{utils.generate_random_password()}{_EACH_KIND}' for _ in range(3)))
+    return Passwords(*(init_file.new_password() for _ in range(3)))
 
 
 def statements(passwords: Passwords) -> list[str]:
@@ -66,25 +56,15 @@ def statements(passwords: Passwords) -> list[str]:
         "FROM mysql.user WHERE User = 'root' AND Host <> 'localhost'"
     )
     return [
-        'SET SESSION sql_log_bin = 0',
+        init_file.NOT_LOGGED,
         "SET SESSION sql_mode = '', group_concat_max_len = 1048576",
         'RESET REPLICA ALL',
         f'SET @others = ({remote_accounts})',
         "SET @statement = COALESCE(CONCAT('ALTER USER ', @others), 'DO 0')",
         'PREPARE statement FROM @statement',
         'EXECUTE statement',
-        *_account('root', passwords.root),
-        *_account(ADMIN, passwords.admin),
-    ]
-
-
-def _account(user: str, password: str) -> list[str]:
-    account = f"'{user}'@'localhost'"
-    return [
-        f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'",
-        f'GRANT ALL ON *.* TO {account} WITH GRANT OPTION',
-        # Last, so that a successful login proves the other statements.
-        f"ALTER USER {account} IDENTIFIED BY '{password}' ACCOUNT UNLOCK",
+        *init_file.account_statements('root', passwords.root),
+        *init_file.account_statements(init_file.ADMIN, passwords.admin),
     ]
 
 
@@ -109,8 +89,8 @@ class RestoredServer:
         passwords = new_passwords()
         self._remove_server_uuid()
         self._app.save_password('root', passwords.root)
-        self._app.save_password(ADMIN, passwords.admin)
-        with self._settings(passwords):
+        self._app.save_password(init_file.ADMIN, passwords.admin)
+        with init_file.configured(self._app, statements(passwords), OPTIONS):
             self._app.start_db(ds_version=ds_version, command=command)
             self._verify_identity()
 
@@ -124,30 +104,6 @@ class RestoredServer:
     def _remove_server_uuid(self) -> None:
         path = posixpath.join(self._data_dir, 'auto.cnf')
         operating_system.remove(path, force=True, recursive=False, as_root=True)
-
-    @contextlib.contextmanager
-    def _settings(self, passwords: Passwords) -> Iterator[None]:
-        """Configure the init file for the first start only."""
-        manager = self._app.configuration_manager
-        self._write_init_file(passwords)
-        manager.apply_system_override({server_config.SERVER_SECTION: OPTIONS}, CHANGE_ID)
-        try:
-            yield
-        finally:
-            # The server does not read the file again before its next start.
-            manager.remove_system_override(CHANGE_ID)
-            operating_system.remove(INIT_FILE, force=True, recursive=False, as_root=True)
-
-    def _write_init_file(self, passwords: Passwords) -> None:
-        text = ''.join(f'{statement};\n' for statement in statements(passwords))
-        operating_system.write_file(INIT_FILE, text, as_root=True)
-        operating_system.chown(
-            INIT_FILE,
-            self._app.database_service_uid,
-            self._app.database_service_gid,
-            recursive=False,
-            as_root=True,
-        )
 
     def _verify_identity(self) -> None:
         """Log in with the new password, and check the replication of the server."""
@@ -163,7 +119,7 @@ class RestoredServer:
         except pymysql.MySQLError as error:
             raise exceptions.ServerFailedError(
                 f'{self._data_dir}: the restored server lacks the account of Trove: {error}; see '
-                f'its log for the failed statement of {INIT_FILE}'
+                f'its log for the failed statement of {init_file.PATH}'
             ) from error
         if channels:
             raise exceptions.ServerFailedError(

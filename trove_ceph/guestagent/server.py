@@ -7,14 +7,17 @@ import os
 import docker
 import pymysql
 from oslo_log import log as logging
+from pymysql.constants import ER
 from sqlalchemy import exc
 from trove.common import cfg, constants, exception
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
 from trove.guestagent.datastore.mysql_common import service as common_service
+from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 
+from trove_ceph import exceptions
 from trove_ceph.guestagent import server_config
 from trove_ceph.mysql import tuning
 
@@ -23,6 +26,8 @@ CONF = cfg.CONF
 
 _PURGE_TIMEOUT_SEC = 60
 _PROBE_TIMEOUT_SEC = 10
+_ER_ACCOUNT_HAS_BEEN_LOCKED = 3118
+_REFUSED = (ER.ACCESS_DENIED_ERROR, _ER_ACCOUNT_HAS_BEEN_LOCKED)
 
 
 class MySqlServer(service.MySqlApp):
@@ -147,23 +152,12 @@ class MySqlServer(service.MySqlApp):
         The entrypoint of MySQL's image prepares a new database by a server without a network, on
         the same socket.
         """
-        socket = os.path.join(constants.MYSQL_HOST_SOCKET_PATH, 'mysqld.sock')
         # Before the server is ready there is none, and the password need not be read.
-        if not os.path.exists(socket):
+        if not os.path.exists(_socket()):
             return False
         try:
-            # Not through Trove's pool: Trove would keep it for the account that exists so early.
-            user, password = self._first_account()
             with (
-                contextlib.closing(
-                    pymysql.connect(
-                        unix_socket=socket,
-                        user=user,
-                        password=password,
-                        connect_timeout=_PROBE_TIMEOUT_SEC,
-                        read_timeout=_PROBE_TIMEOUT_SEC,
-                    )
-                ) as connection,
+                contextlib.closing(self._connect_by_first_account()) as connection,
                 connection.cursor() as cursor,
             ):
                 cursor.execute('SELECT @@GLOBAL.skip_networking')
@@ -175,6 +169,43 @@ class MySqlServer(service.MySqlApp):
         ) as error:
             LOG.debug('The server does not accept clients yet: %s', error)
             return False
+
+    def accepts_password(self) -> bool:
+        """Return whether the running server accepts the password of Trove's account.
+
+        :raises ServerFailedError: it does not answer
+        """
+        try:
+            self._connect_by_first_account().close()
+        except pymysql.MySQLError as error:
+            if error.args[0] in _REFUSED:
+                LOG.warning('The server refuses the account of Trove: %s', error)
+                return False
+            raise exceptions.ServerFailedError(f'{_socket()}: {error}') from error
+        return True
+
+    def find_error(self) -> str | None:
+        """Return the last error in the log of the server, one line; None: there is none."""
+        try:
+            lines = docker_util.get_container_logs(self.docker_client)
+        except docker.errors.DockerException as error:
+            LOG.warning('The log of the server cannot be read: %s', error)
+            return None
+        errors = [line.strip() for line in lines if '[ERROR]' in line]
+        # The last line of a server that gives up does not say why.
+        reasons = [line for line in errors if not line.endswith(' Aborting')]
+        return (reasons or errors or [None])[-1]
+
+    def _connect_by_first_account(self) -> pymysql.connections.Connection:
+        # Not through Trove's pool: Trove would keep it for the account that exists so early.
+        user, password = self._first_account()
+        return pymysql.connect(
+            unix_socket=_socket(),
+            user=user,
+            password=password,
+            connect_timeout=_PROBE_TIMEOUT_SEC,
+            read_timeout=_PROBE_TIMEOUT_SEC,
+        )
 
     def _first_account(self) -> tuple[str, str]:
         """Return name and password of Trove's account; of root if it is not created yet."""
@@ -232,6 +263,10 @@ def _needs_root_helper() -> bool:
     instance is created.
     """
     return os.geteuid() != 0
+
+
+def _socket() -> str:
+    return os.path.join(constants.MYSQL_HOST_SOCKET_PATH, 'mysqld.sock')
 
 
 def _first_to_keep(sizes: list[int], budget: int) -> int:

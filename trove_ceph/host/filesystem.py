@@ -16,7 +16,7 @@ import psutil
 from oslo_concurrency import processutils
 
 from trove_ceph import exceptions
-from trove_ceph.host import freeze_process
+from trove_ceph.host import freeze_process, volume_watch_process
 
 #: Bytes at the start of a device that must be zero before it counts as never written.
 BLANK_PROBE_BYTES = 4 * 1024 * 1024
@@ -231,25 +231,18 @@ class HostStorage:
                 '--description=Freeze of the data volume for a backup',
                 *('--property=KillMode=mixed', f'--property=ExecStopPost={thaw}', '--'),
             ]
-        ours, its = socket.socketpair()
-        # Sockets of green threads are non-blocking, which the program does not expect.
-        os.set_blocking(its.fileno(), True)
-        try:
-            with its:
-                process = subprocess.Popen(
-                    command + program,
-                    stdin=its.fileno(),
-                    stdout=its.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    cwd='/',
-                    start_new_session=True,
-                )
-        except OSError as error:
-            ours.close()
-            raise exceptions.StorageCommandError(
-                f'{(command + program)[0]} cannot be run: {error}'
-            ) from error
-        return process, ours
+        return _start(command + program, stderr=subprocess.DEVNULL)
+
+    def start_volume_watch(
+        self, mount_point: str, limit_sec: float
+    ) -> tuple[subprocess.Popen, socket.socket]:
+        """Start :mod:`volume_watch_process`; return it and the socket to its input and output.
+
+        It ends with this process, and its reports are also in the log of this process's service.
+        """
+        program = [sys.executable, '-I', '-S', volume_watch_process.__file__]
+        command = [] if os.geteuid() == 0 else [self._root_helper]
+        return _start([*command, *program, mount_point, str(limit_sec)], stderr=None)
 
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
         """Return the size of the mounted file system on ``device``."""
@@ -347,6 +340,27 @@ class HostStorage:
             ) from error
         except OSError as error:
             raise exceptions.StorageCommandError(f'{command[0]} cannot be run: {error}') from error
+
+
+def _start(command: list[str], stderr: int | None) -> tuple[subprocess.Popen, socket.socket]:
+    """Start a program; return it and the socket to its standard input and output."""
+    ours, its = socket.socketpair()
+    # Sockets of green threads are non-blocking, which the program does not expect.
+    os.set_blocking(its.fileno(), True)
+    try:
+        with its:
+            process = subprocess.Popen(
+                command,
+                stdin=its.fileno(),
+                stdout=its.fileno(),
+                stderr=stderr,
+                cwd='/',
+                start_new_session=True,
+            )
+    except OSError as error:
+        ours.close()
+        raise exceptions.StorageCommandError(f'{command[0]} cannot be run: {error}') from error
+    return process, ours
 
 
 def _kernel_name(device: str) -> str:

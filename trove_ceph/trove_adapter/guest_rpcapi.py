@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from trove.common import exception as trove_exceptions
@@ -10,9 +11,12 @@ from trove.guestagent import api
 
 from trove_ceph import exceptions
 from trove_ceph.mysql import tuning
+from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 
 #: The largest answer that is accepted from a guest, as JSON.
 MAX_ANSWER_BYTES = 4 * 1024**2
+#: Of a reason that a guest gives.
+MAX_ERROR_CHARACTERS = 500
 
 
 class GuestAPI(api.API):
@@ -68,6 +72,45 @@ class GuestAPI(api.API):
         # The short timeout keeps an absent guest from delaying the others.
         return bool(self._call_checked('apply_tier', timeout_sec=self.agent_low_timeout, tier=rate))
 
+    def start_moved_server(
+        self,
+        replacement_id: str,
+        version: str,
+        config_contents: str,
+        config_overrides: Mapping[str, Any],
+    ) -> StartProgress:
+        """Have the agent of a new server start MySQL on the moved volume; do not wait for it.
+
+        The agent starts it once for each replacement, and again after it has answered FAILED.
+
+        :param version: of the datastore version, the tag of MySQL's image
+        :param config_contents: of my.cnf, as rendered for the flavor
+        :param config_overrides: the options of the configuration group
+        """
+        answer = self._call_for_mapping(
+            'start_moved_server',
+            timeout_sec=self.agent_low_timeout,
+            replacement_id=replacement_id,
+            ds_version=version,
+            config_contents=config_contents,
+            config_overrides=dict(config_overrides),
+        )
+        state, error = answer.get('state'), answer.get('error')
+        if state not in list(StartState) or not isinstance(error, str):
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: start_moved_server: answered with the state '
+                f'{state!r:.100}, expected one of {", ".join(StartState)}'
+            )
+        return StartProgress(StartState(state), ' '.join(error.split())[:MAX_ERROR_CHARACTERS])
+
+    def stop_server(self) -> None:
+        """Stop MySQL; return when it has stopped."""
+        self._call_checked('stop_db')
+
+    def restart_server(self) -> None:
+        """Start MySQL again, whether it runs or was stopped; return when it serves."""
+        self._call_checked('restart')
+
     def _call_checked(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
         timeout_sec = timeout_sec or self.agent_high_timeout
         try:
@@ -85,8 +128,10 @@ class GuestAPI(api.API):
             )
         return answer
 
-    def _call_for_mapping(self, method: str, **arguments: Any) -> dict[str, Any]:
-        answer = self._call_checked(method, **arguments)
+    def _call_for_mapping(
+        self, method: str, timeout_sec: int | None = None, **arguments: Any
+    ) -> dict[str, Any]:
+        answer = self._call_checked(method, timeout_sec, **arguments)
         if not isinstance(answer, dict):
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: answered with '

@@ -57,7 +57,7 @@ class RestoredServerTest(base.FunctionalTestCase):
         """Have the server read an init file, as in a guest except for its path."""
         path = self.directory / 'r' / INIT_FILE
         path.write_text(''.join(f'{statement};\n' for statement in statements))
-        own = restored_server.OPTIONS | {'init_file': f'/run/mysqld/{INIT_FILE}'}
+        own = {'init_file': f'/run/mysqld/{INIT_FILE}', **restored_server.OPTIONS}
         before = dict(self.server.options)
         self.server.options.update(own)
         self.server.start()

@@ -8,7 +8,7 @@ from oslotest import base
 from trove.common import cfg
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import restored_server
+from trove_ceph.guestagent import init_file, restored_server
 
 CONF = cfg.CONF
 DATA = '/var/lib/mysql/data'
@@ -103,7 +103,7 @@ class App:
         self.saved[user] = password
 
     def start_db(self, ds_version, command):
-        options = self.settings.get('restored', {}).get('mysqld')
+        options = self.settings.get(init_file.CHANGE_ID, {}).get('mysqld')
         self.starts.append((ds_version, command, options, dict(self._files.contents)))
         if self.error:
             raise self.error
@@ -129,21 +129,21 @@ class RestoredServerTest(base.BaseTestCase):
 
     def check_nothing_is_left(self):
         self.assertEqual({}, self.app.settings)
-        self.assertNotIn(restored_server.INIT_FILE, self.files.contents)
+        self.assertNotIn(init_file.PATH, self.files.contents)
 
     def test_one_start_with_the_new_identity(self):
         self.start()
         ((version, command, options, files),) = self.app.starts
         self.assertEqual(('9.7.4', COMMAND), (version, command))
         self.assertEqual(
-            {'init_file': restored_server.INIT_FILE, 'skip_replica_start': 'ON'}, options
+            {'init_file': init_file.PATH, 'skip_replica_start': 'ON'}, options
         )
         self.assertNotIn(f'{DATA}/auto.cnf', files)
-        text = files[restored_server.INIT_FILE]
+        text = files[init_file.PATH]
         self.assertEqual({'root', 'os_admin'}, set(self.app.saved))
         for password in self.app.saved.values():
             self.assertIn(f"IDENTIFIED BY '{password}'", text)
-        self.assertEqual((1001, 1001), self.files.owners[restored_server.INIT_FILE])
+        self.assertEqual((1001, 1001), self.files.owners[init_file.PATH])
         self.check_nothing_is_left()
 
     def test_volume_without_a_database(self):

@@ -9,6 +9,7 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import init_file, restored_server
+from trove_ceph.tests.unit.guestagent import server_world
 
 CONF = cfg.CONF
 DATA = '/var/lib/mysql/data'
@@ -58,71 +59,13 @@ class StatementsTest(base.BaseTestCase):
                 self.assertTrue(re.search(kind, password), kind)
 
 
-class Files:
-    """The files on the host that are accessed."""
-
-    def __init__(self, test, paths):
-        self.contents = dict.fromkeys(paths, '')
-        self.owners = {}
-        place = 'trove.guestagent.common.operating_system'
-        for verb in ('exists', 'remove', 'write_file', 'chown'):
-            test.useFixture(fixtures.MonkeyPatch(f'{place}.{verb}', getattr(self, verb)))
-
-    def exists(self, path, as_root):
-        return path in self.contents
-
-    def remove(self, path, force, recursive, as_root):
-        self.contents.pop(path, None)
-
-    def write_file(self, path, text, as_root):
-        self.contents[path] = text
-
-    def chown(self, path, user, group, recursive, as_root):
-        self.owners[path] = (user, group)
-
-
-class App:
-    """The application; its first start records its configuration."""
-
-    database_service_uid = database_service_gid = 1001
-
-    def __init__(self, files):
-        self._files = files
-        self.saved, self.settings = {}, {}
-        self.starts = []
-        self.error = None
-        self.channels = ()
-        self.configuration_manager = mock.Mock()
-        self.configuration_manager.apply_system_override = self._apply
-        self.configuration_manager.remove_system_override = self.settings.pop
-
-    def _apply(self, options, change_id):
-        self.settings[change_id] = options
-
-    def save_password(self, user, password):
-        self.saved[user] = password
-
-    def start_db(self, ds_version, command):
-        options = self.settings.get(init_file.CHANGE_ID, {}).get('mysqld')
-        self.starts.append((ds_version, command, options, dict(self._files.contents)))
-        if self.error:
-            raise self.error
-
-    def open_connection(self, timeout_sec):
-        cursor = mock.MagicMock()
-        cursor.__enter__.return_value = cursor
-        cursor.fetchall.return_value = self.channels
-        cursor.fetchone.return_value = ('new-uuid', 'old-uuid:1-9')
-        return mock.Mock(cursor=lambda: cursor)
-
-
 class RestoredServerTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         CONF.set_override('datastore_manager', 'mysql')
         self.addCleanup(CONF.clear_override, 'datastore_manager')
-        self.files = Files(self, [f'{DATA}/mysql.ibd', f'{DATA}/auto.cnf'])
-        self.app = App(self.files)
+        self.files = server_world.Files(self, [f'{DATA}/mysql.ibd', f'{DATA}/auto.cnf'])
+        self.app = server_world.App(self.files)
 
     def start(self):
         restored_server.RestoredServer(self.app, DATA).start('9.7.4', COMMAND)

@@ -6,6 +6,9 @@ import fixtures
 from oslo_config import cfg as oslo_cfg
 from oslo_utils import importutils, units
 from oslotest import base
+
+# Registers the option ssl_mode.
+from trove.cmd import guest as _trove_guest  # noqa: F401
 from trove.common import cfg
 from trove.guestagent import dbaas
 from trove.guestagent.datastore.mysql import manager as mysql_manager
@@ -197,6 +200,125 @@ class ManagerTestCase(base.BaseTestCase):
             self.assertEqual(('stock', 'context'), (name, arguments[0]))
             self.assertEqual(13, len(arguments))
             self.assertEqual({'ds_version': '9.7.4'}, options)
+
+    def start_on_volume(self, method, *arguments, error=None, is_running_there=False):
+        """Start on a moved volume; return the answer, and the actions in order."""
+        done = mock.Mock()
+        self.volume.mount_point = '/var/lib/mysql'
+        self.manager.app = done.app
+        self.manager.status = done.status
+        self.manager.status.is_installed = is_running_there
+        done.app.accepts_clients.return_value = is_running_there
+        done.app.find_error.return_value = '[ERROR] unknown variable x'
+        done.start.side_effect = error
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.moved_server.MovedServer',
+                lambda _app, data_dir: mock.Mock(start=lambda *given: done.start(data_dir, *given)),
+            )
+        )
+        pending = []
+        self.manager._background_start._run_in_background = pending.append
+        try:
+            answer = getattr(self.manager, method)('context', *arguments)
+        except RuntimeError as raised:
+            return raised, done.mock_calls
+        for function in pending:
+            function()
+        return answer, done.mock_calls
+
+    STARTED = (
+        mock.call.status.begin_install(),
+        mock.call.app.set_data_dir('/var/lib/mysql/data'),
+        mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
+        mock.call.app.update_overrides({'max_connections': 7}),
+        mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
+    )
+    OF_THE_SERVER = ('9.7.4', '[mysqld]', {'max_connections': 7})
+
+    def test_rebuilt_server(self):
+        _answer, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER)
+        ended = mock.call.status.end_install(error_occurred=False)
+        self.assertEqual([*self.STARTED, ended], done)
+
+    def test_rebuilt_server_that_does_not_start(self):
+        error, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER, error=RuntimeError())
+        self.assertIsInstance(error, RuntimeError)
+        ended = mock.call.status.end_install(error_occurred=True)
+        self.assertEqual([*self.STARTED, ended], done)
+
+    def start_moved(self, **options):
+        arguments = ('a-replacement', *self.OF_THE_SERVER)
+        return self.start_on_volume('start_moved_server', *arguments, **options)
+
+    def test_moved_server(self):
+        answer, done = self.start_moved()
+        self.assertEqual({'state': 'starting', 'error': ''}, answer)
+        ended = mock.call.status.end_install(error_occurred=False)
+        self.assertEqual([*self.STARTED, ended], done)
+        answer, done = self.start_moved()
+        self.assertEqual(({'state': 'serving', 'error': ''}, []), (answer, done))
+
+    def test_moved_server_that_does_not_start(self):
+        """From then on, the agent reports its status, which the tenant may repair."""
+        _answer, done = self.start_moved(error=RuntimeError('Failed to start mysql'))
+        self.assertEqual(
+            [
+                *self.STARTED,
+                mock.call.status.end_install(error_occurred=True),
+                mock.call.status.set_ready(),
+                mock.call.app.find_error(),
+            ],
+            done,
+        )
+        answer, done = self.start_moved()
+        error = 'Failed to start mysql: [ERROR] unknown variable x'
+        self.assertEqual(({'state': 'failed', 'error': error}, []), (answer, done))
+        _answer, done = self.start_moved()
+        self.assertEqual(mock.call.status.end_install(error_occurred=False), done[-1])
+
+    def test_moved_server_after_a_restart_of_the_agent(self):
+        answer, done = self.start_moved(is_running_there=True)
+        self.assertEqual({'state': 'serving', 'error': ''}, answer)
+        self.assertEqual([mock.call.app.accepts_clients()], done)
+
+    def test_certificates_of_a_moved_server(self):
+        CONF.set_override('ssl_mode', 'basic')
+        self.addCleanup(CONF.clear_override, 'ssl_mode')
+        enabled = mock.Mock()
+        self.manager._read_ssl_files = lambda: 'the files'
+        self.manager.enable_ssl_certificate = enabled
+        self.start_on_volume('rebuild', *self.OF_THE_SERVER)
+        enabled.assert_called_once_with(
+            'basic', 'the files', apply_overrides=False, is_startup=True
+        )
+
+    def watch(self, is_installed=True, mount=('/dev/vdb', 'xfs')):
+        self.manager.status = mock.Mock(is_installed=is_installed)
+        self.manager._storage = storage = mock.Mock()
+        storage.find_mount.return_value = mount
+        storage.start_volume_watch.return_value = (mock.Mock(), mock.Mock())
+        self.volume.mount_point = '/var/lib/mysql'
+        self.manager.watch_data_volume(None)
+        return storage.start_volume_watch
+
+    def test_the_volume_of_an_installed_server_is_watched(self):
+        self.assertIn('watch_data_volume', [name for name, _ in manager.Manager._periodic_tasks])
+        self.watch(is_installed=False).assert_not_called()
+        self.watch(mount=None).assert_not_called()
+        self.watch().assert_called_once_with('/var/lib/mysql', 90)
+
+    def test_the_watch_is_off(self):
+        self.option('cut_off_sec', 0)
+        self.watch().assert_not_called()
+
+    def test_the_watch_is_paused_for_an_unmount(self):
+        events = mock.Mock()
+        self.manager._watch = events.watch
+        self.volume.ensure_unmounted = events.unmount
+        self.manager.unmount_volume(None)
+        paused = mock.call.watch.pause(manager._UNMOUNT_TIMEOUT_SEC)
+        self.assertEqual([paused, mock.call.unmount()], events.mock_calls)
 
     def test_online_resize_grows_and_retunes_the_running_server(self):
         self.option('volume_grow_timeout_sec', 17)

@@ -3,6 +3,7 @@ import shutil
 import urllib.parse
 from unittest import mock
 
+import docker
 import fixtures
 import pymysql
 import sqlalchemy
@@ -12,6 +13,7 @@ from trove.common import cfg, exception
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql_common import service as common_service
 
+from trove_ceph import exceptions
 from trove_ceph.guestagent import server
 from trove_ceph.mysql import tuning
 
@@ -230,8 +232,8 @@ class MySqlServerTestCase(base.BaseTestCase):
         )
 
 
-class ProbeTest(base.BaseTestCase):
-    """Whether a server that starts accepts clients."""
+class ProbeTestCase(base.BaseTestCase):
+    """A server to which the agent connects by its socket."""
 
     def setUp(self):
         super().setUp()
@@ -265,6 +267,10 @@ class ProbeTest(base.BaseTestCase):
             tuple(call.kwargs[name] for name in ('unix_socket', 'user', 'password'))
             for call in self.connect.call_args_list
         ]
+
+
+class ProbeTest(ProbeTestCase):
+    """Whether a server that starts accepts clients."""
 
     def test_without_a_socket_nothing_is_read(self):
         self.passwords.clear()
@@ -345,3 +351,39 @@ class PrivilegesTest(base.BaseTestCase):
         self.assertEqual('secret', subject.get_auth_password(file='root.cnf'))
         self.assertEqual(['cp', 'chmod'], self.commands)
         self.assertTrue(subject.configuration_manager._requires_root)
+
+
+class MovedTest(ProbeTestCase):
+    """What the start of a moved server learns from the server."""
+
+    def test_account_of_trove(self):
+        self.passwords['os_admin.cnf'] = 'of-the-admin'
+        self.assertTrue(self.subject.accepts_password())
+        self.assertEqual([(self.socket, 'os_admin', 'of-the-admin')], self.logins())
+
+    def test_account_whose_password_differs_or_that_is_locked(self):
+        for number in (1045, 3118):
+            self.connect.side_effect = pymysql.OperationalError(number, 'denied')
+            self.assertFalse(self.subject.accepts_password())
+
+    def test_server_that_does_not_answer(self):
+        """It would be no reason for new passwords."""
+        self.connect.side_effect = pymysql.OperationalError(2013, 'Lost connection')
+        self.assertRaises(exceptions.ServerFailedError, self.subject.accepts_password)
+
+    def error_of(self, *lines):
+        self.patch('trove.guestagent.utils.docker.get_container_logs', lambda _client: list(lines))
+        return self.subject.find_error()
+
+    def test_last_error(self):
+        unknown = '2026-11-23 [ERROR] [MY-000067] [Server] unknown variable'
+        aborting = '2026-11-23 [ERROR] [MY-010119] [Server] Aborting'
+        self.assertEqual(unknown, self.error_of('[ERROR] one', 'two', unknown, aborting, 'end'))
+        self.assertEqual(aborting, self.error_of('one', aborting))
+        self.assertIsNone(self.error_of('one'))
+        self.assertIsNone(self.error_of())
+
+    def test_log_that_cannot_be_read(self):
+        self.useFixture(fixtures.FakeLogger())
+        self.subject.docker_client.containers.get.side_effect = docker.errors.NotFound('none')
+        self.assertIsNone(self.subject.find_error())

@@ -10,7 +10,7 @@ from oslo_concurrency import processutils
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.host import filesystem, freeze_process
+from trove_ceph.host import filesystem, freeze_process, volume_watch_process
 
 XFS_INFO = """\
 meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
@@ -273,6 +273,20 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertIn('--property=ExecStopPost=-/usr/sbin/fsfreeze --unfreeze /mnt', command)
         program = command[command.index('--') + 1 :]
         self.assertEqual(self.freeze_command(uid=0, systemd=False), program)
+
+    def test_the_watch_of_the_volume_ends_with_the_agent(self):
+        """It is a process of the agent's service, in whose log its reports are."""
+        for uid, prefix in ((0, []), (1000, ['sudo'])):
+            with (
+                mock.patch('os.geteuid', return_value=uid),
+                mock.patch('subprocess.Popen') as popen,
+            ):
+                process, channel = self.storage().start_volume_watch('/mnt', 90)
+            channel.close()
+            self.assertIs(popen.return_value, process)
+            program = [sys.executable, '-I', '-S', volume_watch_process.__file__, '/mnt', '90']
+            self.assertEqual([*prefix, *program], popen.call_args.args[0])
+            self.assertIsNone(popen.call_args.kwargs['stderr'])
 
     def test_a_freeze_process_that_cannot_start_is_an_error(self):
         self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))

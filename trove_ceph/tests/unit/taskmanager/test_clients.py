@@ -19,6 +19,7 @@ from trove_ceph import exceptions, waiting
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.guestagent import manager as guest_manager
 from trove_ceph.mysql import tuning
+from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.taskmanager import volume_location
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -76,11 +77,41 @@ class GuestTest(base.BaseTestCase):
         self.guest.trim_volume(900)
         self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
         self.guest.apply_tier(None)
+        self.answer = {'state': 'starting', 'error': ''}
+        self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {'max_connections': 7})
+        self.guest.stop_server()
+        self.guest.restart_server()
         for method, arguments in self.calls:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
             )
+
+    def progress(self, state, error=''):
+        self.answer = {'state': state, 'error': error}
+        return self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {})
+
+    def test_progress_of_a_moved_server(self):
+        self.assertEqual(StartProgress(StartState.SERVING), self.progress('serving'))
+        self.assertEqual(
+            StartProgress(StartState.FAILED, 'unknown variable x'),
+            self.progress('failed', 'unknown\n  variable x\n'),
+        )
+        found = self.progress('failed', 'x' * 10000).error
+        self.assertEqual(guest_rpcapi.MAX_ERROR_CHARACTERS, len(found))
+
+    def test_progress_that_our_guest_agent_never_gives(self):
+        for state, error in (
+            ('dreaming', ''),
+            (None, ''),
+            ({'state': 1}, ''),
+            ('x' * 10000, ''),
+            ('failed', None),
+        ):
+            refused = self.assertRaises(
+                exceptions.GuestUnavailableError, self.progress, state, error
+            )
+            self.assertLess(len(str(refused)), 300)
 
     def test_reports_a_trim_that_cannot_be_requested(self):
         self.error = trove_exceptions.GuestError(original_message='no bus')

@@ -10,7 +10,7 @@ from unittest import mock
 from trove import rpc
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
-from trove.common import constants, stream_codecs, utils
+from trove.common import constants, ssl, stream_codecs, utils
 from trove.common import exception as trove_exception
 from trove.common.rpc import secure_serializer
 from trove.common.rpc import serializer as trove_serializer
@@ -21,6 +21,7 @@ from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.guestagent.datastore.mysql_common import service as common_service
+from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 from trove.instance import models as instance_models
 from trove.instance import service_status
@@ -61,8 +62,35 @@ class ManagerTest(contract.ContractTestCase):
             (base_service.BaseDbStatus.report_root, 'context'),
         )
 
+    def test_start_on_a_volume_that_has_a_database(self):
+        """As Trove's rebuild, which is replaced."""
+        stock = mysql_manager.Manager
+        self.assert_signatures(
+            (base_service.BaseDbStatus.begin_install, ''),
+            (base_service.BaseDbStatus.set_ready, ''),
+            (
+                base_service.BaseDbStatus.end_install,
+                'error_occurred=False, post_processing=False',
+            ),
+            (stock.ssl_mode_at_least, 'current_mode, required_mode'),
+            (stock._read_ssl_files, ''),
+            (
+                stock.enable_ssl_certificate,
+                'mode, cert_container, apply_overrides=True, is_startup=False',
+            ),
+            (docker_util.get_container_logs, "client, name='database', tail=50"),
+        )
+        self.assert_uses(
+            stock.rebuild,
+            *('begin_install', 'set_data_dir', 'reset_configuration', 'update_overrides'),
+            *('ssl_mode_at_least', '_read_ssl_files', 'enable_ssl_certificate'),
+            *('get_start_db_params', 'start_db', 'prepare_error', 'end_install'),
+        )
+        self.assertEqual('basic', ssl.MODE_BASIC)
+        self.assertIn('ssl_mode', CONF)
+
     def test_overrides_take_what_trove_passes(self):
-        for name in ('mount_volume', 'unmount_volume', 'resize_fs'):
+        for name in ('mount_volume', 'unmount_volume', 'resize_fs', 'rebuild'):
             stock = inspect.signature(getattr(mysql_manager.Manager, name))
             self.assertEqual(stock, inspect.signature(getattr(manager.Manager, name)), name)
 

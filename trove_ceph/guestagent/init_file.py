@@ -60,9 +60,7 @@ def configured(
         as_root=True,
     )
     own = {'init_file': PATH, **options}
-    app.configuration_manager.apply_system_override(
-        {server_config.SERVER_SECTION: own}, CHANGE_ID
-    )
+    app.configuration_manager.apply_system_override({server_config.SERVER_SECTION: own}, CHANGE_ID)
     try:
         yield
     finally:

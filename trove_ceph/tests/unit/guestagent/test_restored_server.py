@@ -2,7 +2,6 @@
 import re
 from unittest import mock
 
-import fixtures
 import pymysql
 from oslotest import base
 from trove.common import cfg
@@ -78,9 +77,7 @@ class RestoredServerTest(base.BaseTestCase):
         self.start()
         ((version, command, options, files),) = self.app.starts
         self.assertEqual(('9.7.4', COMMAND), (version, command))
-        self.assertEqual(
-            {'init_file': init_file.PATH, 'skip_replica_start': 'ON'}, options
-        )
+        self.assertEqual({'init_file': init_file.PATH, 'skip_replica_start': 'ON'}, options)
         self.assertNotIn(f'{DATA}/auto.cnf', files)
         text = files[init_file.PATH]
         self.assertEqual({'root', 'os_admin'}, set(self.app.saved))

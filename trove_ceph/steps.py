@@ -41,6 +41,7 @@ def run(
     operation: str,
     steps: Sequence[Step],
     note: Callable[[str, int, int], object] | None = None,
+    unfinished: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run the steps in order; if one fails, undo it and those before it in reverse order.
 
@@ -49,6 +50,8 @@ def run(
 
     :param operation: name for the log, with the ids of operation and instance
     :param note: called before each step with its name, its number from 1 and the number of steps
+    :param unfinished: errors of a step that has not failed, but must be run again; nothing is
+        undone
     :raises Exception: the error of the failed step; errors of the undo are attached as notes
     """
     began = time.monotonic()
@@ -60,6 +63,9 @@ def run(
         committed = committed or step.commits
         try:
             step.do()
+        except unfinished as error:
+            LOG.info('%s: "%s" is not finished: %s', operation, step.name, error)
+            raise
         except Exception as error:
             if committed:
                 LOG.error(

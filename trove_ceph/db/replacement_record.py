@@ -70,7 +70,7 @@ class ReplacementRecord:
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
     :param error: why the last attempt failed, or why the replacement ended
-    :param attempts: how many attempts have failed
+    :param attempts: how many attempts have failed in this state
     :param volume_id: of the data volume; this and the following are noted before the fence
     :param old_host: of the old server; the new one is on another host, if it failed
     :param availability_zone: in which the old server was requested; None: in none
@@ -79,6 +79,7 @@ class ReplacementRecord:
     :param old_management_port_ids: the ports that the old server's agent uses
     :param guest_id: of the warm guest that is being bound
     :param new_management_port_id: of the server that Nova boots
+    :param chosen_at: when a guest or a booted server was chosen as the new server
     :param fenced_at: when Ceph had proved that the old server cannot write
     :param moved_at: when the new server became that of the instance
     :param given_up_because: why an operator does not wait for MySQL on the new server any longer
@@ -110,6 +111,7 @@ class ReplacementRecord:
     new_server_id: str | None = None
     new_host: str | None = None
     new_management_port_id: str | None = None
+    chosen_at: datetime.datetime | None = None
     fenced_at: datetime.datetime | None = None
     moved_at: datetime.datetime | None = None
     ended_at: datetime.datetime | None = None

@@ -333,6 +333,7 @@ class ReplacementRow(Claimable, Base):
     new_server_id = orm.mapped_column(sa.String(36))
     new_host = orm.mapped_column(sa.String(255))
     new_management_port_id = orm.mapped_column(sa.String(36))
+    chosen_at = orm.mapped_column(sa.DateTime)
     fenced_at = orm.mapped_column(sa.DateTime)
     moved_at = orm.mapped_column(sa.DateTime)
     ended_at = orm.mapped_column(sa.DateTime)

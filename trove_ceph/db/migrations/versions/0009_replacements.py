@@ -46,6 +46,7 @@ def upgrade():
         sa.Column('new_server_id', sa.String(36)),
         sa.Column('new_host', sa.String(255)),
         sa.Column('new_management_port_id', sa.String(36)),
+        sa.Column('chosen_at', sa.DateTime),
         sa.Column('fenced_at', sa.DateTime),
         sa.Column('moved_at', sa.DateTime),
         sa.Column('ended_at', sa.DateTime),

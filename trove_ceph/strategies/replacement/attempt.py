@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of one attempt share: the record, the claim and the deletion of a server."""
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Any
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, waiting
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.replacement_states import Event
+from trove_ceph.strategies.backup.claimed import Guarded
+from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.strategies.replacement.dependencies import InstanceFacts, ReplacementDependencies
+
+LOG = logging.getLogger(__name__)
+
+_POLL_SEC = 1
+#: Nova keeps a deleted server for a while if the operator configured that; it does not run.
+_GONE = ('DELETED', 'SOFT_DELETED')
+
+
+class Attempt:
+    """One attempt of a replacement by the worker that has claimed it.
+
+    Each write names the claim. Each request to another service first checks whether the claim is
+    still valid, because a worker that was suspended for long may have a successor.
+
+    :ivar deps: the dependencies, guarded by the claim
+    :ivar record: the replacement, as this attempt has written it last
+    """
+
+    def __init__(self, deps: ReplacementDependencies, claim: Claim, record: ReplacementRecord):
+        guarded: dict[str, Any] = {
+            name: Guarded(getattr(deps, name), deps.heartbeat, claim)
+            for name in ('instances', 'servers', 'network', 'volumes', 'guests', 'agents')
+        }
+        self.deps = dataclasses.replace(deps, **guarded)
+        self.record = record
+        self._claim = claim
+
+    def check_claim(self) -> None:
+        """Return if this worker may continue.
+
+        :raises ClaimLostError: another worker may have taken over
+        """
+        self.deps.heartbeat.check(self._claim)
+
+    def refresh(self) -> None:
+        """Read the record again, in which operators may have written."""
+        found = self.deps.store.find(self.record.replacement_id)
+        assert found is not None
+        self.record = found
+
+    def note(self, **values: Any) -> None:
+        """Set columns of the record."""
+        self.record = self.deps.store.note(self._claim, **values)
+
+    def advance(self, event: Event, **values: Any) -> None:
+        """Apply an event that does not end the replacement; attempts are counted anew."""
+        anew = {'attempts': 0, 'error': None}
+        self.record = self.deps.store.advance(self._claim, event, **anew | values)
+
+    def complete(self) -> None:
+        self.record = self.deps.store.complete(self._claim)
+
+    def fail(self, reason: str) -> None:
+        self.record = self.deps.store.fail(self._claim, reason)
+
+    def cancel(self) -> None:
+        self.record = self.deps.store.cancel(self._claim)
+
+    def enter(self, step: str) -> None:
+        """Begin a step, which tenants see.
+
+        :raises ReplacementCanceledError: the instance is being deleted
+        """
+        self.find_instance()
+        if self.record.step != step:
+            self.note(step=step)
+
+    def find_instance(self) -> InstanceFacts:
+        """Return the instance.
+
+        :raises ReplacementCanceledError: it is being deleted
+        """
+        facts = self.deps.instances.find(self.record.instance_id)
+        if facts is None or facts.is_deleted or facts.task == 'DELETING':
+            raise exceptions.ReplacementCanceledError(f'{self.record}: the instance is deleted')
+        return facts
+
+    def wait(self, is_done: Callable[[], bool], what: str) -> None:
+        """Wait until a condition is met, for as long as one attempt waits.
+
+        :param what: is waited for
+        :raises InProgressError: the condition is not met yet
+        """
+        deadline = waiting.Deadline(self.deps.patience_sec, self.deps.clock, self.deps.sleep)
+        while not is_done():
+            if not deadline.pause(_POLL_SEC):
+                raise exceptions.InProgressError(f'{self.record}: {what}')
+
+    def find_server(self, server_id: str) -> ServerFacts | None:
+        """Return a server; None: it is deleted."""
+        facts = self.deps.servers.find(server_id)
+        return None if facts is None or facts.status in _GONE else facts
+
+    def delete_server(self, server_id: str) -> None:
+        """Delete a server, but not the volume, and wait until Nova has none with its id.
+
+        Nova also reports a server as deleted whose host is down, and whose process may still run.
+
+        :raises InProgressError: Nova has not deleted it yet
+        """
+        if self.find_server(server_id) is None:
+            return
+        assert self.record.volume_id is not None
+        # Each time: Nova deletes the volume with the server if it has been told to.
+        self.deps.servers.keep_volume(server_id, self.record.volume_id)
+        self.deps.servers.request_deletion(server_id)
+        self.wait(
+            lambda: self.find_server(server_id) is None, f'Nova still deletes server {server_id}'
+        )
+
+    def prove_free(self, server_ids: Collection[str]) -> None:
+        """Return when no process can write to the volume, after the deletion of its servers.
+
+        The volume and the ports are then free for another server. The fence comes after the
+        deletion, because until then the host could start the server, and with it another client.
+
+        :raises NotFencedError: there is no proof yet
+        :raises InProgressError: the volume is not detached yet
+        """
+        assert self.record.volume_id is not None
+        self.deps.volumes.fence(self.record.volume_id)
+        self.detach(server_ids)
+        self._free_ports()
+
+    def detach(self, server_ids: Collection[str]) -> None:
+        """Return when the volume is attached to no server.
+
+        :param server_ids: the deleted servers, of which one had the volume
+        :raises InProgressError: it is not detached yet
+        """
+        assert self.record.volume_id is not None
+        error: Exception | None = None
+        for server_id in server_ids:
+            try:
+                self.deps.volumes.detach(self.record.volume_id, server_id)
+            except exceptions.InProgressError as failure:
+                error = failure
+            else:
+                return
+        if error is not None:
+            raise error
+
+    def _free_ports(self) -> None:
+        for port_id in self.record.port_ids:
+            try:
+                self.deps.network.free([port_id])
+            except exceptions.PortGoneError as error:
+                LOG.warning('%s: continues without a port: %s', self.record, error)
+                lost = f'port {port_id} was deleted meanwhile, so its addresses are lost'
+                self.note(
+                    port_ids=tuple(one for one in self.record.port_ids if one != port_id),
+                    reason='; '.join(filter(None, [self.record.reason, lost])),
+                )

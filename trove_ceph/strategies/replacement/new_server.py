@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The new server of an instance: a warm guest that is bound, or a server that Nova boots.
+
+One server at a time may get the volume. Its id is in the record before a guest gets the volume,
+and a server that Nova booted is found by its mark. Only when that server is deleted, and Ceph has
+proved again that no process can write, the record is cleared and another server is chosen.
+"""
+
+from collections.abc import Sequence
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db.guest_record import GuestRecord, GuestState
+from trove_ceph.db.replacement_record import ReplacementKind
+from trove_ceph.db.replacement_states import Event
+from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.strategies.replacement import rules
+from trove_ceph.strategies.replacement.attempt import Attempt
+
+LOG = logging.getLogger(__name__)
+
+
+class NewServer:
+    """The server that the instance gets."""
+
+    def __init__(self, attempt: Attempt):
+        self._attempt = attempt
+
+    def claim_guest(self) -> None:
+        """Claim a warm guest for a resize, while the old server still runs.
+
+        :raises ReplacementRefusedError: none fits
+        """
+        if self._attempt.record.guest_id is None and self._claim() is None:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {self._attempt.record.instance_id}: no warm guest of flavor '
+                f'{self._attempt.record.flavor_id} is ready'
+            )
+
+    def release_guest(self, reason: str) -> None:
+        """Retire the guest that was claimed before the fence; idempotent."""
+        guest_id = self._attempt.record.guest_id
+        if guest_id is not None:
+            self._attempt.deps.guests.retire(guest_id, reason)
+            self._attempt.note(guest_id=None)
+
+    def provide(self) -> None:
+        """Give the volume and the ports to a server, and wait until it runs.
+
+        :raises InProgressError: it does not run yet
+        :raises NotFencedError: another server may still write to the volume
+        :raises TroveCephError: it cannot be had now; no server has the volume
+        """
+        if not self._has_bound_guest() and not self._bind_guest():
+            self._boot()
+
+    def show(self) -> None:
+        """Make the server that of the instance."""
+        self._attempt.deps.instances.show_server(self._attempt.record)
+        self._attempt.advance(Event.SHOW, moved_at=self._attempt.deps.store.now())
+
+    def discard(self, reason: str, is_reused: bool = True) -> None:
+        """Delete the guest or the servers that were chosen; idempotent.
+
+        :param is_reused: whether another server will get the volume
+        :raises InProgressError: Nova has not deleted them yet
+        :raises NotFencedError: there is no proof yet that they cannot write
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        LOG.warning('%s: the new server is discarded: %s', record, reason)
+        if record.guest_id is not None:
+            deps.guests.retire(record.guest_id, reason)
+        found = {one.server_id for one in deps.servers.find_booted(record)}
+        if record.new_server_id is not None:
+            found.add(record.new_server_id)
+        chosen = sorted(found)
+        # All of them before the fence, which would cut off any that is left.
+        for server_id in chosen:
+            self._attempt.delete_server(server_id)
+        if chosen and is_reused:
+            self._attempt.prove_free(chosen)
+        elif chosen:
+            self._attempt.detach(chosen)
+        deps.network.delete(deps.network.find_created(record))
+        self._attempt.note(
+            guest_id=None,
+            new_server_id=None,
+            new_host=None,
+            new_management_port_id=None,
+            chosen_at=None,
+        )
+
+    def tidy(self) -> None:
+        """Delete what is left of other servers than the new one; idempotent."""
+        record, deps = self._attempt.record, self._attempt.deps
+        for one in deps.servers.find_booted(record):
+            # A request whose answer was lost may have come true late.
+            if one.server_id != record.new_server_id:
+                self._attempt.delete_server(one.server_id)
+        ports = {*record.old_management_port_ids, *deps.network.find_created(record)}
+        deps.network.delete(sorted(ports - {record.new_management_port_id}))
+        deps.guests.retire_old(record)
+
+    # Warm guests.
+
+    def _has_bound_guest(self) -> bool:
+        """Return whether a guest is bound; discard one whose binding was interrupted."""
+        record = self._attempt.record
+        if record.guest_id is None:
+            return False
+        guest = self._attempt.deps.guests.find(record.guest_id)
+        state = None if guest is None else guest.state
+        if record.new_server_id is None and state is GuestState.CLAIMED:
+            # Its binding has not begun.
+            return False
+        if state is GuestState.BOUND and record.new_server_id is not None:
+            server = self._attempt.find_server(record.new_server_id)
+            if server is not None and server.status == 'ACTIVE':
+                return True
+        self.discard(f'the binding of guest {record.guest_id} was interrupted')
+        return False
+
+    def _bind_guest(self) -> bool:
+        """Return whether a guest was bound; if not, no guest has the volume."""
+        if self._is_booting():
+            return False
+        record, deps = self._attempt.record, self._attempt.deps
+        if record.guest_id is None and record.attempts >= rules.MOST_GUESTS:
+            return False
+        guest = self._claim()
+        if guest is None:
+            return False
+        request = deps.instances.bind_request(self._attempt.record)
+        deps.agents.forget_old(record.instance_id)
+        self._attempt.note(
+            new_server_id=guest.server_id, new_host=guest.host, chosen_at=deps.store.now()
+        )
+        try:
+            deps.guests.bind(guest, request, self._attempt.check_claim)
+        except exceptions.ClaimLostError:
+            raise
+        except exceptions.TroveCephError as error:
+            self.discard(f'{guest} was not bound: {error}')
+            return False
+        return True
+
+    def _claim(self) -> GuestRecord | None:
+        record = self._attempt.record
+        not_on = record.old_host if record.kind is ReplacementKind.FAILOVER else None
+        guest = self._attempt.deps.guests.claim(record, not_on)
+        if guest is not None and record.guest_id != guest.guest_id:
+            self._attempt.note(guest_id=guest.guest_id)
+        return guest
+
+    # Servers that Nova boots.
+
+    def _is_booting(self) -> bool:
+        record = self._attempt.record
+        if record.guest_id is not None:
+            return False
+        return record.new_management_port_id is not None or record.new_server_id is not None
+
+    def _boot(self) -> None:
+        record = self._attempt.record
+        booted = self._find_booted()
+        if len(booted) > 1:
+            self.discard('several servers were booted, because an answer was lost')
+            raise exceptions.ServiceUnavailableError(f'{record}: Nova booted several servers')
+        if not booted:
+            if record.new_server_id is not None:
+                self.discard(f'server {record.new_server_id} is gone')
+            booted = [self._request_boot()]
+        if record.new_server_id != booted[0]:
+            self._attempt.note(new_server_id=booted[0])
+        self._attempt.wait(lambda: self._is_active(booted[0]), f'server {booted[0]} boots')
+
+    def _find_booted(self) -> Sequence[str]:
+        found = self._attempt.deps.servers.find_booted(self._attempt.record)
+        return [
+            one.server_id for one in found if self._attempt.find_server(one.server_id) is not None
+        ]
+
+    def _request_boot(self) -> str:
+        deps = self._attempt.deps
+        deps.agents.forget_old(self._attempt.record.instance_id)
+        port_id = deps.network.create_management_port(self._attempt.record)
+        self._attempt.note(new_management_port_id=port_id, chosen_at=deps.store.now())
+        server_id = deps.servers.boot(self._attempt.record)
+        LOG.info('%s: server %s boots', self._attempt.record, server_id)
+        return server_id
+
+    def _is_active(self, server_id: str) -> bool:
+        """Return whether a server runs; discard it if it never will.
+
+        :raises ServiceUnavailableError: it was discarded
+        """
+        self._attempt.find_instance()
+        server = self._attempt.find_server(server_id)
+        if server is not None and server.status == 'ACTIVE':
+            self._attempt.note(new_host=server.host)
+            return True
+        if reason := self._why_useless(server):
+            self.discard(reason)
+            raise exceptions.ServiceUnavailableError(f'{self._attempt.record}: {reason}')
+        return False
+
+    def _why_useless(self, server: ServerFacts | None) -> str | None:
+        if server is None:
+            return 'the server that Nova booted is gone'
+        if server.status == 'ERROR':
+            return f'server {server.server_id} failed: {server.fault}'
+        chosen_at = self._attempt.record.chosen_at
+        if chosen_at and self._attempt.deps.store.now() - chosen_at > rules.BOOT_TIMEOUT:
+            return f'server {server.server_id} has not become ACTIVE, but is {server.status}'
+        return None

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The old server of an instance: note what it has, cut it off, and delete it."""
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.db.replacement_states import Event
+from trove_ceph.strategies.replacement import rules
+from trove_ceph.strategies.replacement.attempt import Attempt
+
+LOG = logging.getLogger(__name__)
+
+_OWN_TASKS = {ReplacementKind.FAILOVER: 'MIGRATING', ReplacementKind.RESIZE: 'RESIZING'}
+
+
+class OldServer:
+    """The server that is replaced."""
+
+    def __init__(self, attempt: Attempt):
+        self._attempt = attempt
+
+    def check(self) -> None:
+        """Check that the server can be replaced.
+
+        :raises ReplacementRefusedError: it cannot
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        facts = self._attempt.find_instance()
+        is_forced = record.is_forced or record.kind is ReplacementKind.RESIZE
+        reason = rules.why_not(facts, is_forced, deps.store.now(), _OWN_TASKS[record.kind])
+        if reason is not None:
+            raise exceptions.ReplacementRefusedError(reason)
+        if (facts.server_id, facts.volume_id) != (record.old_server_id, record.volume_id):
+            raise exceptions.ReplacementRefusedError(
+                f'instance {facts.instance_id}: got another server or volume after the request; '
+                'repeat the request'
+            )
+        assert record.volume_id is not None
+        deps.volumes.check(record.volume_id)
+
+    def note_facts(self) -> None:
+        """Note what the new server needs, before the old one is given up.
+
+        :raises ReplacementRefusedError: something that it needs does not exist
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        assert record.old_server_id is not None
+        if record.image_id is not None:
+            return
+        needs = deps.servers.find_needs(record)
+        ports = deps.network.find_ports(record.old_server_id)
+        if not ports.instance:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: its server has no port with an address of the '
+                'instance; restore a backup instead'
+            )
+        server = self._attempt.find_server(record.old_server_id)
+        self._attempt.note(
+            image_id=needs.image_id,
+            availability_zone=needs.availability_zone,
+            old_host=None if server is None else server.host,
+            port_ids=ports.instance,
+            old_management_port_ids=ports.management,
+        )
+
+    def keep_volume(self) -> None:
+        """Have Nova keep the volume when the server is deleted, whoever deletes it."""
+        record = self._attempt.record
+        assert record.old_server_id is not None and record.volume_id is not None
+        self._attempt.deps.servers.keep_volume(record.old_server_id, record.volume_id)
+
+    def fence(self) -> None:
+        """Prove that no present client of the volume can write; from here on there is no way back.
+
+        :raises NotFencedError: there is no proof yet
+        """
+        if self._attempt.record.state is ReplacementState.REQUESTED:
+            self._attempt.advance(Event.FENCE)
+        record = self._attempt.record
+        assert record.volume_id is not None
+        self._attempt.deps.volumes.fence(record.volume_id)
+
+    def cut_off(self) -> None:
+        """Cut the agent off: it shares the topic and the key of the instance with the new one."""
+        self._attempt.deps.network.cut_off(self._attempt.record.old_management_port_ids)
+
+    def detach_deleted(self) -> None:
+        """Detach the volume if the server is deleted already; otherwise Trove deletes it.
+
+        :raises InProgressError: Nova has not detached it yet
+        """
+        server_id = self._attempt.record.old_server_id
+        assert server_id is not None
+        if self._attempt.find_server(server_id) is None:
+            self._attempt.detach([server_id])
+
+    def delete(self) -> None:
+        """Delete the server, and prove again that no process can write to the volume.
+
+        :raises NotFencedError: there is no proof yet
+        :raises InProgressError: Nova has not deleted it, or has not detached the volume yet
+        """
+        record = self._attempt.record
+        assert record.old_server_id is not None
+        self._attempt.delete_server(record.old_server_id)
+        self._attempt.prove_free([record.old_server_id])
+        self._attempt.advance(Event.MOVE, fenced_at=self._attempt.deps.store.now())
+        LOG.info('%s: the old server is deleted, and cannot write', record)

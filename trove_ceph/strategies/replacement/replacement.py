@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replace the server of an instance: fence the volume, prove it, then give it to another server.
+
+The volume and the ports with the addresses of the instance stay. Before the fence, everything that
+can be refused is checked, and nothing is changed that is not undone. From the fence on there is no
+way back: each attempt continues where the former one stopped, by whichever worker, until MySQL
+serves on the new server or the instance is deleted.
+
+One process at most can write to the volume at any time. The fence proves that the old server cannot
+write. It is repeated after Nova has deleted a server and before another one gets the volume, since
+a process that opened the image in between is another client.
+"""
+
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord, ReplacementState
+from trove_ceph.steps import Step
+from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.replacement import rules
+from trove_ceph.strategies.replacement.attempt import Attempt
+from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
+from trove_ceph.strategies.replacement.new_server import NewServer
+from trove_ceph.strategies.replacement.old_server import OldServer
+from trove_ceph.strategies.replacement.start import Start
+
+LOG = logging.getLogger(__name__)
+
+_REQUESTED = (ReplacementState.REQUESTED,)
+_FENCING = (ReplacementState.FENCING,)
+_MOVING = (ReplacementState.MOVING,)
+_STARTING = (ReplacementState.STARTING,)
+
+
+class Replacement:
+    """One attempt of a replacement that this worker has claimed.
+
+    :param claim: held by the heartbeat of the dependencies
+    :param record: the replacement as it is now
+    """
+
+    def __init__(self, deps: ReplacementDependencies, claim: Claim, record: ReplacementRecord):
+        self._attempt = Attempt(deps, claim, record)
+        self._old = OldServer(self._attempt)
+        self._new = NewServer(self._attempt)
+
+    def run(self) -> ReplacementRecord:
+        """Continue the replacement until it ends, or until an attempt has waited long enough.
+
+        An attempt that failed is counted in the record, with its reason as tenants see it. See
+        :func:`.rules.retry_sec` for when to make the next one.
+
+        :returns: the record of the replacement, which has ended
+        :raises ClaimLostError: another worker continues it
+        :raises InProgressError: look again in some seconds
+        :raises Exception: the attempt failed; make another one later
+        """
+        try:
+            self._run()
+        except (exceptions.ClaimLostError, exceptions.InProgressError):
+            raise
+        except Exception as error:
+            self._count(error)
+            if self._attempt.record.state.is_open:
+                raise
+        return self._attempt.record
+
+    def steps(self) -> list[Step]:
+        """Return the steps of an attempt. Each does nothing in a state in which it is done."""
+        old, new = self._old, self._new
+        return [
+            self._step('checking the instance', _REQUESTED, old.check),
+            self._step('noting what the new server needs', _REQUESTED, old.note_facts),
+            self._step('keeping the volume', _REQUESTED, old.keep_volume),
+            self._step('stopping MySQL', _REQUESTED, self._stop, self._undo_stop),
+            self._step('fencing the volume', (*_REQUESTED, *_FENCING), old.fence, commits=True),
+            self._step('cutting off the old server', _FENCING, old.cut_off),
+            self._step('deleting the old server', _FENCING, old.delete),
+            self._step('providing the new server', _MOVING, new.provide),
+            self._step('showing the new server', _MOVING, new.show),
+            self._step('starting MySQL', _STARTING, self._start),
+            self._step('tidying up', _STARTING, self._complete),
+        ]
+
+    def _step(
+        self,
+        name: str,
+        states: tuple[ReplacementState, ...],
+        do: Callable[[], object],
+        undo: Callable[[], object] | None = None,
+        commits: bool = False,
+    ) -> Step:
+        def do_in_states() -> None:
+            if self._attempt.record.state in states:
+                self._attempt.enter(name)
+                do()
+
+        return Step(name, do_in_states, undo, commits)
+
+    def _run(self) -> None:
+        try:
+            steps.run(
+                str(self._attempt.record),
+                self.steps(),
+                unfinished=(
+                    exceptions.ClaimLostError,
+                    exceptions.InProgressError,
+                    exceptions.ReplacementCanceledError,
+                ),
+            )
+        except exceptions.ReplacementCanceledError as error:
+            self._cancel(str(error))
+        except exceptions.ReplacementRefusedError as error:
+            if self._attempt.record.state is not ReplacementState.REQUESTED:
+                raise
+            self._undo_stop()
+            self._attempt.fail(str(error))
+
+    def _count(self, error: Exception) -> None:
+        record = self._attempt.record
+        text = tenant_errors.tenant_message(error)
+        self._attempt.note(attempts=record.attempts + 1, error=text)
+        is_requested = record.state is ReplacementState.REQUESTED
+        if is_requested and self._attempt.record.attempts >= rules.MOST_ATTEMPTS:
+            LOG.error('%s: is given up before the fence: %s', record, error)
+            try:
+                self._undo_stop()
+            except exceptions.TroveCephError as failure:
+                LOG.error('%s: MySQL may be stopped on the old server: %s', record, failure)
+                text = f'{text}; restart the instance'
+            self._attempt.fail(text)
+
+    # A resize.
+
+    @property
+    def _is_resize(self) -> bool:
+        return self._attempt.record.kind is ReplacementKind.RESIZE
+
+    def _stop(self) -> None:
+        if self._is_resize:
+            self._new.claim_guest()
+            self._attempt.deps.agents.stop_server(self._attempt.record.instance_id)
+
+    def _undo_stop(self) -> None:
+        record = self._attempt.record
+        # A guest is claimed before MySQL is stopped.
+        if not self._is_resize or record.guest_id is None:
+            return
+        if record.state is not ReplacementState.REQUESTED:
+            return
+        self._attempt.deps.agents.restart_server(record.instance_id)
+        self._new.release_guest('the resize that claimed it was undone')
+
+    # MySQL on the new server.
+
+    def _start(self) -> None:
+        self._attempt.refresh()
+        reason = self._attempt.record.given_up_because
+        if reason is None:
+            start = Start(self._attempt)
+            reason = start.run()
+        if reason is not None:
+            self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        """Leave an instance whose MySQL does not start to its tenant."""
+        LOG.error('%s: MySQL does not start on the new server: %s', self._attempt.record, reason)
+        self._new.tidy()
+        self._attempt.deps.instances.report_failed(self._attempt.record, reason)
+        self._attempt.fail(reason)
+
+    def _complete(self) -> None:
+        self._attempt.deps.instances.report_healthy(self._attempt.record)
+        self._new.tidy()
+        self._attempt.complete()
+
+    # The deletion of the instance.
+
+    def _cancel(self, reason: str) -> None:
+        """End because the instance is being deleted; leave nothing that Trove does not delete."""
+        record = self._attempt.record
+        if record.state is ReplacementState.REQUESTED:
+            self._new.release_guest(reason)
+        elif record.state is ReplacementState.FENCING:
+            self._old.detach_deleted()
+        elif record.state is ReplacementState.MOVING and not self._is_shown():
+            self._new.discard(reason, is_reused=False)
+        if record.state in (*_MOVING, *_STARTING):
+            self._new.tidy()
+        self._attempt.cancel()
+
+    def _is_shown(self) -> bool:
+        """Return whether Trove deletes the new server with the instance."""
+        record = self._attempt.record
+        facts = self._attempt.deps.instances.find(record.instance_id)
+        return facts is not None and facts.server_id == record.new_server_id

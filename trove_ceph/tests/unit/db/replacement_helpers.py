@@ -14,7 +14,7 @@ from trove_ceph.db.replacement_record import (
     RequestedBy,
 )
 from trove_ceph.db.replacement_states import Event
-from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.db import database, replacement_memory
 
 SECOND = datetime.timedelta(seconds=1)
 NONE, RESIZING, MIGRATING, RESTART_REQUIRED = (
@@ -124,3 +124,12 @@ class ReplacementStoreTestCase(base.BaseTestCase):
         if state is ReplacementState.COMPLETED:
             self.store.complete(claim)
         return self.store.find(replacement_id), claim
+
+
+class InMemory:
+    """Run the tests of a class on the store in memory; mix in before the class."""
+
+    def setUp(self):
+        super().setUp()
+        self.trove = replacement_memory.MemoryTrove()
+        self.store = replacement_memory.MemoryStore(self.trove, lambda: self.now)

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova, Neutron, Cinder, Ceph, warm guests and agents in memory, for replacements of a server.
+
+They behave where it matters as the real ones: Nova deletes a volume with its server if it is told
+to, a server whose host is down is deleted while its process runs on, a process opens an image as a
+new client, and a client that is not on the blocklist can write.
+"""
+
+import dataclasses
+import itertools
+
+from trove_ceph import exceptions
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.strategies.guests.bind import BindRequest
+from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.strategies.replacement.dependencies import (
+    InstanceFacts,
+    Ports,
+    ServerNeeds,
+    StartProgress,
+    StartState,
+)
+from trove_ceph.tests.unit.db import guest_helpers
+
+VOLUME, INSTANCE, OLD = 'volume', 'instance', 'server-old'
+
+
+@dataclasses.dataclass
+class Server:
+    """A server in Nova, and its process.
+
+    :ivar deletes_volume: what Nova does with the attached volume when the server is deleted
+    :ivar runs: whether its process runs; None: on a host that is down, nobody knows
+    """
+
+    server_id: str
+    host: str
+    status: str = 'ACTIVE'
+    fault: str = ''
+    deletes_volume: bool = True
+    replacement_id: str | None = None
+    deletion_looks: int | None = None
+    boot_looks: int = 0
+
+
+@dataclasses.dataclass
+class Port:
+    """A port in Neutron.
+
+    :ivar kind: ``instance``, ``management``, ``created`` for a replacement, or ``guest``
+    """
+
+    kind: str
+    device: str | None
+    is_up: bool = True
+
+
+class Ceph:
+    """The clients of the image of the volume."""
+
+    def __init__(self):
+        self._numbers = itertools.count()
+        # The server of each client that lives; clients on the blocklist cannot write.
+        self.clients, self.blocklist = {}, set()
+
+    def open(self, server_id):
+        self.clients[next(self._numbers)] = server_id
+
+    def close(self, server_id):
+        self.clients = {one: found for one, found in self.clients.items() if found != server_id}
+
+    def fence(self):
+        self.blocklist |= set(self.clients)
+
+    def writers(self):
+        """Return the servers whose processes can write."""
+        return {found for one, found in self.clients.items() if one not in self.blocklist}
+
+
+class Servers:
+    """Nova."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def find_needs(self, record):
+        if self._world.needs_error:
+            raise exceptions.ReplacementRefusedError(self._world.needs_error)
+        return ServerNeeds('zone', 'image')
+
+    def find(self, server_id):
+        world = self._world
+        server = world.servers.get(server_id)
+        if server is None:
+            return None
+        if server.deletion_looks is not None:
+            server.deletion_looks -= 1
+            if server.deletion_looks < 0:
+                world.finish_deletion(server)
+                return None
+        if server.status == 'BUILD':
+            server.boot_looks -= 1
+            if server.boot_looks < 0:
+                server.status = 'ACTIVE'
+                world.ceph.open(server_id)
+        return _facts(server)
+
+    def keep_volume(self, server_id, volume_id):
+        assert volume_id == VOLUME
+        server = self._world.servers.get(server_id)
+        if server is not None:
+            server.deletes_volume = False
+
+    def request_deletion(self, server_id):
+        world = self._world
+        server = world.servers.get(server_id)
+        if server is not None and server.deletion_looks is None:
+            server.deletion_looks = world.deletion_looks
+            if world.restarts_once:
+                # The host starts the server again before it hears of the deletion.
+                world.restarts_once = False
+                world.ceph.open(server_id)
+
+    def find_booted(self, record):
+        return [
+            _facts(one)
+            for one in self._world.servers.values()
+            if one.replacement_id == record.replacement_id
+        ]
+
+    def boot(self, record):
+        world = self._world
+        assert record.image_id and record.new_management_port_id in world.ports
+        server_id = world.new_id('server-booted')
+        server = Server(server_id, 'host-3', 'BUILD', replacement_id=record.replacement_id)
+        server.boot_looks = world.boot_looks
+        world.servers[server_id] = server
+        ports = (*record.port_ids, record.new_management_port_id)
+        if world.attached or any(world.ports[one].device for one in ports):
+            server.status, server.fault = 'ERROR', 'the volume or a port is in use'
+        elif world.boot_errors > 0:
+            world.boot_errors -= 1
+            server.status, server.fault = 'ERROR', 'No valid host was found.'
+            world.attached.add(server_id)
+        else:
+            world.attached.add(server_id)
+            for port_id in ports:
+                world.ports[port_id].device = server_id
+        return server_id
+
+
+class Network:
+    """Neutron."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def find_ports(self, server_id):
+        def of(kind):
+            return tuple(
+                port_id
+                for port_id, one in self._world.ports.items()
+                if one.device == server_id and one.kind == kind
+            )
+
+        return Ports(of('instance'), of('management'))
+
+    def cut_off(self, port_ids):
+        for port_id in port_ids:
+            if port_id in self._world.ports:
+                self._world.ports[port_id].is_up = False
+
+    def free(self, port_ids):
+        for port_id in port_ids:
+            if port_id not in self._world.ports:
+                raise exceptions.PortGoneError(f'port {port_id} is gone')
+            port = self._world.ports[port_id]
+            assert port.device not in self._world.servers, 'a port was taken from a server'
+            port.device = None
+
+    def create_management_port(self, record):
+        found = self.find_created(record)
+        if found:
+            return found[0]
+        port_id = self._world.new_id('port-created')
+        self._world.ports[port_id] = Port('created', None)
+        return port_id
+
+    def find_created(self, record):
+        return [one for one, port in self._world.ports.items() if port.kind == 'created']
+
+    def delete(self, port_ids):
+        for port_id in port_ids:
+            port = self._world.ports.pop(port_id, None)
+            assert port is None or port.kind != 'instance'
+
+
+class Volumes:
+    """Cinder and the storage service."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def check(self, volume_id):
+        if not self._world.is_on_tier:
+            raise exceptions.ReplacementRefusedError(f'volume {volume_id}: is on no tier')
+
+    def fence(self, volume_id):
+        assert volume_id == VOLUME
+        world = self._world
+        world.ceph.fence()
+        if world.unproved > 0:
+            world.unproved -= 1
+            raise exceptions.NotFencedError(f'volume {volume_id}: still held')
+
+    def detach(self, volume_id, server_id):
+        assert volume_id == VOLUME and server_id not in self._world.servers
+        self._world.attached.discard(server_id)
+        if self._world.attached:
+            raise exceptions.InProgressError(f'volume {volume_id}: is attached')
+
+
+class Guests:
+    """The warm guests."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def claim(self, record, not_on):
+        world = self._world
+        for guest in world.guests.values():
+            if guest.state is GuestState.CLAIMED and guest.instance_id == record.instance_id:
+                return guest
+        for guest in world.guests.values():
+            if guest.state is GuestState.READY and guest.host != not_on:
+                return world.set_guest(
+                    guest, state=GuestState.CLAIMED, instance_id=record.instance_id
+                )
+        return None
+
+    def bind(self, guest, request, check):
+        """As the real one: the guest that cannot be bound is deleted and fenced."""
+        world = self._world
+        assert isinstance(request, BindRequest)
+        server = world.servers[guest.server_id]
+        try:
+            self._attach(guest, server, request, check)
+        except exceptions.TroveCephError:
+            check()
+            world.set_guest(guest, state=GuestState.RETIRED)
+            server.deletes_volume = False
+            world.finish_deletion(server)
+            check()
+            world.ceph.fence()
+            raise
+
+    def _attach(self, guest, server, request, check):
+        world = self._world
+        world.at_bind(0)
+        check()
+        if world.attached:
+            raise exceptions.ServiceUnavailableError('the volume is already attached')
+        world.attached.add(server.server_id)
+        world.ceph.open(server.server_id)
+        world.at_bind(1)
+        for port_id in request.port_ids:
+            check()
+            assert world.ports[port_id].device is None
+            world.ports[port_id].device = server.server_id
+        world.at_bind(2)
+        if world.bind_errors > 0:
+            world.bind_errors -= 1
+            raise exceptions.ServiceUnavailableError('the port was not plugged')
+        check()
+        world.set_guest(guest, state=GuestState.BOUND)
+        world.at_bind(3)
+
+    def find(self, guest_id):
+        return self._world.guests.get(guest_id)
+
+    def retire(self, guest_id, reason):
+        guest = self._world.guests.get(guest_id)
+        if guest is not None:
+            self._world.set_guest(guest, state=GuestState.RETIRED, reason=reason)
+
+    def retire_old(self, record):
+        for guest in list(self._world.guests.values()):
+            if guest.state is GuestState.BOUND and guest.server_id == record.old_server_id:
+                self.retire(guest.guest_id, 'its server was replaced')
+
+
+class Agents:
+    """The guest agents and MySQL."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def forget_old(self, instance_id):
+        # A new agent whose queue is deleted hears nothing any more.
+        self._world.deaf |= {one for one in self._listening() if one != OLD}
+
+    def stop_server(self, instance_id):
+        self._check_old()
+        self._world.serving.discard(OLD)
+
+    def restart_server(self, instance_id):
+        self._check_old()
+        self._world.serving.add(OLD)
+
+    def start_moved_server(self, record):
+        world = self._world
+        listening = self._listening()
+        assert OLD not in listening, 'the old agent could take the message'
+        if not listening - world.deaf or world.agent_looks > 0:
+            world.agent_looks -= 1
+            raise exceptions.GuestUnavailableError('the agent did not answer')
+        (server_id,) = listening
+        if world.start_answers:
+            return world.start_answers.pop(0)
+        assert server_id in world.ceph.writers(), 'MySQL starts on a fenced volume'
+        world.serving.add(server_id)
+        return StartProgress(StartState.SERVING)
+
+    def _listening(self):
+        """Return the servers whose agents have the identity of the instance."""
+        world = self._world
+        bound = {one.server_id for one in world.guests.values() if one.state is GuestState.BOUND}
+        return {
+            server_id
+            for server_id, one in world.servers.items()
+            if one.status == 'ACTIVE'
+            and (one.replacement_id or server_id in bound or server_id == OLD)
+            and any(
+                port.device == server_id and port.is_up and port.kind != 'instance'
+                for port in world.ports.values()
+            )
+        }
+
+    def _check_old(self):
+        if OLD not in self._listening():
+            raise exceptions.GuestUnavailableError('the agent did not answer')
+
+
+class Instances:
+    """Trove's tables."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def find(self, instance_id):
+        world = self._world
+        row = world.trove.find(instance_id)
+        return InstanceFacts(
+            instance_id=instance_id,
+            project_id='p',
+            name='db1',
+            volume_id=VOLUME,
+            server_id=world.shown,
+            flavor_id=world.flavor,
+            version_id='version',
+            task=world.TASKS[row.task_id],
+            service_status=world.service_status,
+            is_deleted=bool(row.deleted),
+            is_being_backed_up=world.is_being_backed_up,
+        )
+
+    def bind_request(self, record):
+        return BindRequest(INSTANCE, 'db1', VOLUME, record.port_ids, {}, {}, ())
+
+    def show_server(self, record):
+        world = self._world
+        if world.trove.task(INSTANCE) == world.DELETING:
+            raise exceptions.ReplacementCanceledError('it is being deleted')
+        world.shown, world.flavor = record.new_server_id, record.flavor_id
+        world.service_status = 'BUILDING'
+
+    def report_healthy(self, record):
+        self._world.service_status = 'HEALTHY'
+
+    def report_failed(self, record, error):
+        self._world.service_status, self._world.fault = 'FAILED', error
+
+
+def ready_guest(guest_id, now, host):
+    """Return the record of a guest that waits, whose server has the same name."""
+    return guest_helpers.record(
+        guest_id, now, GuestState.READY, server_id=f'server-{guest_id}', host=host
+    )
+
+
+def _facts(server):
+    return ServerFacts(
+        server.server_id, server.server_id, server.status, server.host, server.fault
+    )

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world for replacements: a cloud in memory, our tables, and taskmanagers that come and go."""
+
+import dataclasses
+import datetime
+import itertools
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims, heartbeat, replacements, transactions
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
+from trove_ceph.strategies.replacement.replacement import Replacement
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.db import replacement_helpers, replacement_memory
+from trove_ceph.tests.unit.strategies import replacement_cloud as cloud
+from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD, VOLUME
+from trove_ceph.tests.unit.strategies.world import Strike
+
+_REPLACEMENT = 'replacement'
+_MOST_ATTEMPTS = 100
+
+
+class World:
+    """What outlives a taskmanager.
+
+    :param kind: of the replacement that is requested
+    :param guest_hosts: the hosts of the warm guests that are ready
+    :param is_host_down: whether the host of the old server is down for Nova, while its process runs
+    :param is_running: whether MySQL runs on the old server
+    :param has_database: use the real store, not the one in memory
+    """
+
+    DELETING = replacement_helpers.DELETING
+    TASKS = {
+        replacement_helpers.NONE: 'NONE',
+        replacement_helpers.MIGRATING: 'MIGRATING',
+        replacement_helpers.RESIZING: 'RESIZING',
+        DELETING: 'DELETING',
+    }
+
+    def __init__(
+        self,
+        kind=ReplacementKind.FAILOVER,
+        guest_hosts=(),
+        is_host_down=False,
+        is_running=True,
+        has_database=False,
+    ):
+        self.now = datetime.datetime(2026, 1, 1)
+        self._began = self.now
+        self.trove, self.store = self._tables(has_database)
+        self._ids, self._workers = itertools.count(), itertools.count()
+        self.is_host_down = is_host_down
+        # The cloud.
+        self.ceph = cloud.Ceph()
+        self.servers = {OLD: cloud.Server(OLD, 'host-1')}
+        self.attached, self.has_volume = {OLD}, True
+        self.ports = {
+            'port-instance': cloud.Port('instance', OLD),
+            'port-management': cloud.Port('management', OLD),
+        }
+        self.guests, self.serving, self.deaf = {}, set(), set()
+        if is_running:
+            self.ceph.open(OLD)
+            self.serving.add(OLD)
+        for host in guest_hosts:
+            self.add_guest(host)
+        # Trove's table.
+        self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
+        self.is_being_backed_up = False
+        # What goes wrong, and how long things take.
+        self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
+        self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
+        self.deletion_looks = self.boot_looks = 0
+        self.start_answers, self.down = [], set()
+        self.at_bind = lambda _place: None
+        self._request(kind)
+
+    def _tables(self, has_database):
+        if not has_database:
+            trove = replacement_memory.MemoryTrove()
+            return trove, replacement_memory.MemoryStore(trove, lambda: self.now)
+        facade = replacement_helpers.empty_database()
+        store = replacements.ReplacementStore(transactions.Transactions(facade, lambda: self.now))
+        return replacement_helpers.TroveTable(facade), store
+
+    def _request(self, kind):
+        is_resize = kind is ReplacementKind.RESIZE
+        task = replacement_helpers.RESIZING if is_resize else replacement_helpers.NONE
+        self.trove.add(INSTANCE, task)
+        record = replacement_helpers.record(
+            _REPLACEMENT,
+            self.now,
+            kind,
+            instance_id=INSTANCE,
+            volume_id=VOLUME,
+            old_server_id=OLD,
+            flavor_id='large' if is_resize else 'small',
+        )
+        self.store.request(record, self.TASKS[task])
+
+    # The cloud.
+
+    def new_id(self, kind):
+        return f'{kind}-{next(self._ids)}'
+
+    def add_guest(self, host):
+        guest = cloud.ready_guest(self.new_id('guest'), self.now, host)
+        self.guests[guest.guest_id] = guest
+        self.servers[guest.server_id] = cloud.Server(guest.server_id, host)
+        self.ports[f'port-{guest.guest_id}'] = cloud.Port('guest', guest.server_id)
+
+    def set_guest(self, guest, **values):
+        found = dataclasses.replace(self.guests[guest.guest_id], **values)
+        self.guests[guest.guest_id] = found
+        return found
+
+    def finish_deletion(self, server):
+        """Delete a server as Nova does; its process outlives it if its host is down."""
+        server_id = server.server_id
+        if self.servers.pop(server_id, None) is None:
+            return
+        if server_id in self.attached and server.deletes_volume:
+            self.has_volume = False
+        if not (self.is_host_down and server_id == OLD):
+            self.ceph.close(server_id)
+        self.serving.discard(server_id)
+        for port in self.ports.values():
+            if port.device == server_id and not self.is_host_down:
+                port.device = None
+
+    def keep_guests(self):
+        """Delete retired guests, and what claimed guests have left, as the keeper of pools does."""
+        for guest in list(self.guests.values()):
+            is_left = guest.state is GuestState.CLAIMED and self.record().ended_at is not None
+            if guest.state is GuestState.RETIRED or is_left:
+                if guest.server_id in self.servers:
+                    self.finish_deletion(self.servers[guest.server_id])
+                self.ports.pop(f'port-{guest.guest_id}', None)
+                del self.guests[guest.guest_id]
+
+    def delete_instance(self):
+        """Delete the instance as Trove does, once its replacement has ended."""
+        self.serving.discard(self.shown)
+        if self.shown in self.servers:
+            server = self.servers[self.shown]
+            server.deletes_volume = False
+            self.finish_deletion(server)
+            self.attached.discard(self.shown)
+        for port_id in [
+            one for one, port in self.ports.items() if port.kind in ('instance', 'management')
+        ]:
+            del self.ports[port_id]
+        if self.shown and self.shown != OLD:
+            # The port of the new server also has the name of the instance.
+            self.ports = {one: port for one, port in self.ports.items() if port.kind != 'created'}
+        for guest in self.guests.values():
+            if guest.state is GuestState.BOUND:
+                self.set_guest(guest, state=GuestState.RETIRED)
+        self.keep_guests()
+        if self.attached:
+            raise AssertionError(f'the volume cannot be deleted: attached to {self.attached}')
+        self.has_volume = False
+
+    # Taskmanagers.
+
+    def record(self):
+        return self.store.find(_REPLACEMENT)
+
+    def pass_time(self, seconds):
+        self.now += datetime.timedelta(seconds=seconds)
+
+    def clock(self):
+        return (self.now - self._began).total_seconds()
+
+    def attempt(self, strike=None):
+        """Return an attempt of a new taskmanager, which knows that the others are dead."""
+        strike = strike or Strike(None)
+        name = f'worker-{next(self._workers)}'
+        worker = claims.Claimant(name, is_dead=lambda other: other != name)
+        beating = heartbeat.Heartbeat(self.store.claims, 5, 45, self.clock)
+        claim = beating.acquire(lambda: self.store.claim(_REPLACEMENT, worker))
+        deps = ReplacementDependencies(
+            store=Client(self, self.store, strike, 'store'),
+            heartbeat=beating,
+            instances=Client(self, cloud.Instances(self), strike, 'instances'),
+            servers=Client(self, cloud.Servers(self), strike, 'servers'),
+            network=Client(self, cloud.Network(self), strike, 'network'),
+            volumes=Client(self, cloud.Volumes(self), strike, 'volumes'),
+            guests=Client(self, cloud.Guests(self), strike, 'guests'),
+            agents=Client(self, cloud.Agents(self), strike, 'agents'),
+            clock=self.clock,
+            sleep=self.pass_time,
+        )
+        return Replacement(deps, claim, self.record())
+
+    def finish(self, strike=None, most=_MOST_ATTEMPTS):
+        """Make attempts until the replacement ends; return its record and the last error."""
+        error = None
+        for _ in range(most):
+            record = self.record()
+            if not record.state.is_open:
+                return record, error
+            try:
+                self.attempt(strike).run()
+            except interruption.Kill:
+                strike = None
+            except exceptions.ClaimLostError:
+                # The answer to the last write was lost.
+                if self.record().state.is_open:
+                    raise
+            except exceptions.TroveCephError as failure:
+                error = failure
+            self.pass_time(5)
+            self.check_always()
+        raise AssertionError(f'not ended after {most} attempts: {self.record()}, {error}')
+
+    # Invariants.
+
+    def check_always(self):
+        """Check what must hold after each request."""
+        if not self.has_volume:
+            raise AssertionError('the volume of the tenant was deleted')
+        if len(self.ceph.writers()) > 1:
+            raise AssertionError(f'several servers can write: {self.ceph.writers()}')
+
+    def check_serves(self, server_id):
+        """Check that one server has everything, and that nothing else is left."""
+        self.check_always()
+        self.keep_guests()
+        waiting = {
+            one.server_id for one in self.guests.values() if one.state is GuestState.READY
+        }
+        facts = {
+            'servers': set(self.servers) - waiting,
+            'attached': self.attached,
+            'writers': self.ceph.writers(),
+            'serving': self.serving,
+            'shown': {self.shown},
+            'devices': {port.device for port in self.ports.values()} - waiting,
+        }
+        for name, found in facts.items():
+            if found != {server_id}:
+                raise AssertionError(f'{name}: expected {server_id}, found {found}')
+        ports = sorted(port.kind for port in self.ports.values() if port.device == server_id)
+        if len(ports) != 2 or 'instance' not in ports:
+            raise AssertionError(f'expected one management port and one other, found {ports}')
+        if not all(port.is_up for port in self.ports.values()):
+            raise AssertionError('a port of the server is cut off')
+        for one in self.guests.values():
+            if one.state is not GuestState.READY and one.server_id != server_id:
+                raise AssertionError(f'{one} is left')
+
+    def check_completed(self):
+        record = self.record()
+        if record.state is not ReplacementState.COMPLETED:
+            raise AssertionError(f'{record} ended {record.state}: {record.error}')
+        if self.trove.task(INSTANCE) != replacement_helpers.NONE:
+            raise AssertionError('the instance has a task')
+        if self.shown == OLD or self.service_status != 'HEALTHY':
+            raise AssertionError('Trove does not show the new server')
+        self.check_serves(self.shown)
+
+    def check_deleted(self):
+        """Check that nothing is left of a deleted instance but guests that wait."""
+        waiting = {f'port-{one}' for one in self.guests}
+        left = set(self.servers) - {one.server_id for one in self.guests.values()}
+        left |= set(self.ports) - waiting
+        left |= {one for one in self.guests.values() if one.state is not GuestState.READY}
+        if left or self.has_volume:
+            raise AssertionError(f'left behind: {left}')
+
+
+class Client:
+    """A service, whose requests a strike may interrupt, and which may be down.
+
+    :param name: the service is down if this is in ``World.down``
+    """
+
+    def __init__(self, world, client, strike, name):
+        self._world, self._client, self._strike, self._name = world, client, strike, name
+
+    def __getattr__(self, name):
+        found = getattr(self._client, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments, **named):
+            def request():
+                if self._name in self._world.down:
+                    raise exceptions.ServiceUnavailableError(f'{self._name} is down')
+                answer = found(*arguments, **named)
+                self._world.check_always()
+                return answer
+
+            lost = exceptions.ServiceUnavailableError('the answer was lost')
+            return self._strike.around(request, lost)
+
+        return call

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interrupt the replacement of a server at each step and request; the database survives all."""
+
+import itertools
+
+from oslotest import base
+
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import replacement_world
+from trove_ceph.tests.unit.strategies.replacement_cloud import OLD
+from trove_ceph.tests.unit.strategies.world import Strike
+
+OTHER_HOST = ('host-2',)
+
+
+class ReplacementInterruptions(interruption.InterruptionTests):
+    """The replacement of a server with each of the ways to a new one."""
+
+    def make_operation(self, world):
+        return world.attempt().steps()
+
+    def check_done(self, world):
+        world.check_completed()
+
+    def check_undone(self, world):
+        self.assertIs(ReplacementState.REQUESTED, world.record().state)
+        world.check_serves(OLD)
+
+    def test_killed_before_each_request(self):
+        self.strike_each(after=False)
+
+    def test_killed_after_each_request(self):
+        self.strike_each(after=True)
+
+    def test_each_answer_is_lost(self):
+        self.strike_each(after=True, lost=True)
+
+    def strike_each(self, **how):
+        for number in itertools.count():
+            world = self.make_world()
+            strike = Strike(number, **how)
+            with self._annotated(f'{how} at request {number}'):
+                world.finish(strike)
+                if world.record().state is ReplacementState.FAILED:
+                    # A resize whose guest was retired by an undo.
+                    self.assertTrue(strike.struck)
+                    world.check_serves(OLD)
+                else:
+                    world.check_completed()
+            if not strike.struck:
+                self.assertGreater(number, 50)
+                return
+
+
+class FailoverToGuestTest(ReplacementInterruptions, base.BaseTestCase):
+    def make_world(self):
+        return replacement_world.World(guest_hosts=OTHER_HOST * 2)
+
+
+class FailoverFromDeadHostTest(ReplacementInterruptions, base.BaseTestCase):
+    """Nova boots the new server; the process of the old one outlives its deletion."""
+
+    def make_world(self):
+        world = replacement_world.World(is_host_down=True, guest_hosts=('host-1',))
+        world.boot_looks = world.deletion_looks = 1
+        return world
+
+
+class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
+    def make_world(self):
+        return replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)

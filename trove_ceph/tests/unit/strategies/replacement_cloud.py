@@ -360,6 +360,7 @@ class Instances:
             version_id='version',
             task=world.TASKS[row.task_id],
             service_status=world.service_status,
+            agent_seen_at=world.agent_seen_at,
             is_deleted=bool(row.deleted),
             is_being_backed_up=world.is_being_backed_up,
         )
@@ -389,6 +390,4 @@ def ready_guest(guest_id, now, host):
 
 
 def _facts(server):
-    return ServerFacts(
-        server.server_id, server.server_id, server.status, server.host, server.fault
-    )
+    return ServerFacts(server.server_id, server.server_id, server.status, server.host, server.fault)

@@ -68,7 +68,7 @@ class World:
             self.add_guest(host)
         # Trove's table.
         self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
-        self.is_being_backed_up = False
+        self.agent_seen_at, self.is_being_backed_up = None, False
         # What goes wrong, and how long things take.
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
@@ -229,9 +229,7 @@ class World:
         """Check that one server has everything, and that nothing else is left."""
         self.check_always()
         self.keep_guests()
-        waiting = {
-            one.server_id for one in self.guests.values() if one.state is GuestState.READY
-        }
+        waiting = {one.server_id for one in self.guests.values() if one.state is GuestState.READY}
         facts = {
             'servers': set(self.servers) - waiting,
             'attached': self.attached,

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replacement of a server: what is refused, what goes wrong, and what is waited for."""
+
+import datetime
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.strategies.replacement import rules
+from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
+from trove_ceph.tests.unit.db import replacement_helpers
+from trove_ceph.tests.unit.strategies import replacement_cloud, replacement_world
+from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD
+
+RESIZE = ReplacementKind.RESIZE
+OTHER_HOST = ('host-2',)
+SECOND = datetime.timedelta(seconds=1)
+
+
+class ReplacementTestCase(base.BaseTestCase):
+    def make_world(self, *arguments, **named):
+        self.world = replacement_world.World(*arguments, **named)
+        return self.world
+
+    def finish_failed(self):
+        """Return why the replacement failed, having changed nothing."""
+        record, _error = self.world.finish()
+        self.assertIs(ReplacementState.FAILED, record.state)
+        self.world.check_serves(OLD)
+        self.assertEqual(replacement_helpers.NONE, self.world.trove.task(INSTANCE))
+        return record.error
+
+
+class FailoverTest(ReplacementTestCase):
+    def test_guest_on_another_host_becomes_the_server(self):
+        world = self.make_world(guest_hosts=('host-1', 'host-2'), has_database=True)
+        requested = world.now
+        record, error = world.finish()
+        world.check_completed()
+        self.assertIsNone(error)
+        self.assertEqual(
+            ('host-1', 'host-2', 'zone', 'image', None, None),
+            (
+                record.old_host,
+                record.new_host,
+                record.availability_zone,
+                record.image_id,
+                record.error,
+                record.step,
+            ),
+        )
+        self.assertEqual(('port-instance',), record.port_ids)
+        self.assertEqual(('port-management',), record.old_management_port_ids)
+        self.assertEqual(record.new_server_id, world.guests[record.guest_id].server_id)
+        self.assertEqual([requested] * 3, [record.fenced_at, record.moved_at, record.ended_at])
+
+    def test_nova_boots_a_server_if_no_guest_fits(self):
+        for hosts in ((), ('host-1',)):
+            world = self.make_world(guest_hosts=hosts)
+            record, _error = world.finish()
+            world.check_completed()
+            self.assertEqual((None, 'host-3'), (record.guest_id, record.new_host))
+            self.assertIsNotNone(record.new_management_port_id)
+
+    def test_server_that_does_not_run(self):
+        self.make_world(is_running=False).finish()
+        self.world.check_completed()
+
+    def test_server_that_nova_has_no_more(self):
+        world = self.make_world()
+        world.servers[OLD].deletes_volume = False
+        del world.servers[OLD]
+        world.serving.clear()
+        record, _error = world.finish()
+        world.check_completed()
+        self.assertIsNone(record.old_host)
+
+    def test_old_server_that_was_a_guest_is_retired(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        old = replacement_cloud.ready_guest('old', world.now, 'host-1')
+        world.guests['old'] = old
+        world.set_guest(old, state=GuestState.BOUND, server_id=OLD)
+        world.finish()
+        world.check_completed()
+        self.assertNotIn('old', world.guests)
+
+    def test_steps_are_shown(self):
+        world = self.make_world()
+        shown = []
+        note = world.store.note
+
+        def noted(claim, **values):
+            shown.append(values.get('step'))
+            return note(claim, **values)
+
+        world.store.note = noted
+        world.finish()
+        self.assertEqual(
+            [
+                'checking the instance',
+                'noting what the new server needs',
+                'keeping the volume',
+                'stopping MySQL',
+                'fencing the volume',
+                'cutting off the old server',
+                'deleting the old server',
+                'providing the new server',
+                'showing the new server',
+                'starting MySQL',
+                'tidying up',
+            ],
+            [one for one in shown if one is not None],
+        )
+
+
+class ResizeTest(ReplacementTestCase):
+    def test_guest_of_the_new_flavor_becomes_the_server(self):
+        world = self.make_world(RESIZE, guest_hosts=('host-1',))
+        world.service_status, world.agent_seen_at = 'HEALTHY', world.now
+        record, _error = world.finish()
+        world.check_completed()
+        self.assertEqual(('large', 'host-1'), (world.flavor, record.new_host))
+
+    def test_without_a_guest_nothing_is_stopped(self):
+        world = self.make_world(RESIZE)
+        self.assertIn('no warm guest of flavor large', self.finish_failed())
+        self.assertEqual({OLD}, world.serving)
+
+    def test_mysql_that_does_not_stop_is_started_again(self):
+        world = self.make_world(RESIZE, guest_hosts=OTHER_HOST)
+        world.ports['port-management'].is_up = False
+        self.assertRaises(exceptions.GuestUnavailableError, world.attempt().run)
+        self.assertEqual(1, world.record().attempts)
+        world.ports['port-management'].is_up = True
+        self.assertEqual({OLD}, world.serving)
+        # The guest was not retired, because MySQL might have been stopped.
+        world.finish()
+        world.check_completed()
+
+    def test_resize_that_is_refused_after_a_kill_starts_mysql_again(self):
+        world = self.make_world(RESIZE, guest_hosts=OTHER_HOST)
+        operation = world.attempt().steps()
+        for step in operation[:4]:
+            step.do()
+        self.assertEqual(set(), world.serving)
+        world.is_being_backed_up = True
+        self.assertIn('being backed up', self.finish_failed())
+
+    def test_guest_that_is_retired_before_the_fence_is_replaced_by_a_booted_server(self):
+        world = self.make_world(RESIZE, guest_hosts=OTHER_HOST)
+        for step in world.attempt().steps()[:7]:
+            step.do()
+        (guest,) = world.guests.values()
+        world.set_guest(guest, state=GuestState.RETIRED)
+        record, _error = world.finish()
+        world.check_completed()
+        self.assertIsNone(record.guest_id)
+
+
+class RefusalTest(ReplacementTestCase):
+    def test_healthy_instance(self):
+        world = self.make_world()
+        world.service_status, world.agent_seen_at = 'HEALTHY', world.now
+        self.assertIn('is healthy', self.finish_failed())
+
+    def test_volume_or_needs_that_do_not_exist(self):
+        self.make_world().is_on_tier = False
+        self.assertIn('is on no tier', self.finish_failed())
+        self.make_world().needs_error = 'flavor small does not exist'
+        self.assertEqual('flavor small does not exist', self.finish_failed())
+
+    def test_server_without_a_port_of_the_instance(self):
+        world = self.make_world()
+        world.ports['port-instance'].kind = 'other'
+        record, _error = world.finish()
+        self.assertIs(ReplacementState.FAILED, record.state)
+        self.assertIn('no port', record.error)
+
+    def test_server_that_changed_after_the_request(self):
+        world = self.make_world()
+        world.shown = 'another'
+        record, _error = world.finish()
+        self.assertIn('got another server', record.error)
+        world.shown = OLD
+        world.check_serves(OLD)
+
+    def test_task_that_an_operator_has_reset(self):
+        self.make_world().trove.set(INSTANCE, task_id=replacement_helpers.NONE)
+        self.assertIn('has the task NONE', self.finish_failed())
+
+    def test_attempts_before_the_fence_are_limited(self):
+        for kind in ReplacementKind:
+            world = self.make_world(kind, guest_hosts=OTHER_HOST)
+            world.down = {'servers'}
+            error = self.finish_failed()
+            self.assertIn('a service that it needs did not answer', error)
+            self.assertEqual(rules.MOST_ATTEMPTS, world.record().attempts)
+            self.assertEqual({OLD}, world.serving)
+
+
+class FenceTest(ReplacementTestCase):
+    def test_nothing_moves_without_a_proof(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.unproved = 3
+        for attempts in range(1, 4):
+            self.assertRaises(exceptions.NotFencedError, world.attempt().run)
+            record = world.record()
+            self.assertEqual((ReplacementState.FENCING, attempts), (record.state, record.attempts))
+            self.assertIn(OLD, world.servers)
+            self.assertEqual({OLD}, world.attached)
+        world.finish()
+        world.check_completed()
+        self.assertEqual(0, world.record().attempts)
+
+    def test_server_that_its_host_starts_again_after_the_fence(self):
+        for hosts in ((), OTHER_HOST):
+            world = self.make_world(guest_hosts=hosts, is_host_down=True)
+            world.restarts_once = True
+            world.finish()
+            world.check_completed()
+
+    def test_deletion_that_takes_long(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.deletion_looks = 100
+        error = self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIn('still deletes', str(error))
+        record = world.record()
+        self.assertEqual((ReplacementState.FENCING, 0), (record.state, record.attempts))
+        world.finish()
+        world.check_completed()
+
+    def test_volume_that_nova_detaches_late(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.attached.add('another')
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIs(ReplacementState.FENCING, world.record().state)
+        world.attached.discard('another')
+        world.finish()
+        world.check_completed()
+
+
+class NewServerTest(ReplacementTestCase):
+    def test_guest_that_cannot_be_bound(self):
+        world = self.make_world(guest_hosts=OTHER_HOST * 2)
+        world.bind_errors = 1
+        record, error = world.finish()
+        world.check_completed()
+        # The same attempt boots a server.
+        self.assertIsNone(error)
+        self.assertIsNone(record.guest_id)
+
+    def test_guests_and_servers_that_fail(self):
+        world = self.make_world(guest_hosts=OTHER_HOST * 8)
+        world.bind_errors = world.boot_errors = 6
+        record, error = world.finish()
+        self.assertIsInstance(error, exceptions.ServiceUnavailableError)
+        self.assertIn('No valid host', str(error))
+        world.check_completed()
+        self.assertIsNone(record.error)
+        # After some failures no further guest is used up.
+        self.assertEqual(8 - rules.MOST_GUESTS, len(world.guests))
+
+    def test_server_that_boots_for_long(self):
+        world = self.make_world()
+        world.boot_looks = 100
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertEqual((ReplacementState.MOVING, 0), (world.record().state, 0))
+        world.finish()
+        world.check_completed()
+        self.assertEqual(1, sum(one.startswith('server-booted') for one in world.servers))
+
+    def test_server_that_never_boots_is_replaced(self):
+        world = self.make_world()
+        world.boot_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        (stuck,) = world.servers
+        world.boot_looks = 0
+        world.now += rules.BOOT_TIMEOUT
+        world.finish()
+        world.check_completed()
+        self.assertNotIn(stuck, world.servers)
+
+    def test_booted_server_that_somebody_deletes(self):
+        world = self.make_world()
+        world.boot_looks = 100
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        (booted,) = world.servers.values()
+        booted.deletes_volume = False
+        world.finish_deletion(booted)
+        world.boot_looks = 0
+        world.finish()
+        world.check_completed()
+
+    def test_two_servers_that_were_booted_for_one_request(self):
+        world = self.make_world()
+        world.boot_looks = 100
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        for number in range(2):
+            # They failed, because the first one has the volume.
+            spare = replacement_cloud.Server(f's{number}', 'host-3', 'ERROR')
+            spare.replacement_id = world.record().replacement_id
+            world.servers[spare.server_id] = spare
+        world.boot_looks = 0
+        world.finish()
+        world.check_completed()
+
+    def test_port_that_the_tenant_deletes_meanwhile(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.ports['port-2'] = replacement_cloud.Port('instance', OLD)
+        for step in world.attempt().steps()[:6]:
+            step.do()
+        del world.ports['port-2']
+        record, error = world.finish()
+        world.check_completed()
+        self.assertIsNone(error)
+        self.assertEqual(('port-instance',), record.port_ids)
+        self.assertIn('port port-2 was deleted', record.reason)
+
+    def test_bound_guest_whose_server_dies_before_it_is_shown(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        for step in world.attempt().steps()[:8]:
+            step.do()
+        world.servers[world.record().new_server_id].status = 'ERROR'
+        record, _error = world.finish()
+        world.check_completed()
+        self.assertIsNone(record.guest_id)
+
+
+class StartTest(ReplacementTestCase):
+    def assert_failed(self, text):
+        record, _error = self.world.finish()
+        self.assertIs(ReplacementState.FAILED, record.state)
+        self.assertIn(text, record.error)
+        self.assertEqual(('FAILED', record.error), (self.world.service_status, self.world.fault))
+        self.assertEqual(replacement_helpers.NONE, self.world.trove.task(INSTANCE))
+        self.assertNotIn('port-management', self.world.ports)
+
+    def test_agent_that_answers_late(self):
+        world = self.make_world()
+        world.agent_looks = 100
+        error = self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIn('does not serve', str(error))
+        self.assertIs(ReplacementState.STARTING, world.record().state)
+        world.finish()
+        world.check_completed()
+
+    def test_failure_that_does_not_last(self):
+        failed = StartProgress(StartState.FAILED, 'a file is locked')
+        starting = StartProgress(StartState.STARTING)
+        world = self.make_world()
+        world.start_answers = [failed, failed, starting, failed, failed]
+        world.finish()
+        world.check_completed()
+
+    def test_mysql_that_does_not_start(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.start_answers = [StartProgress(StartState.FAILED, 'bad\n option  ' + 'x' * 500)] * 3
+        self.assert_failed('bad option xx')
+        self.assertLessEqual(len(world.fault), 200)
+        # The tenant can repair it: everything is on the new server.
+        world.serving.add(world.shown)
+        world.check_serves(world.shown)
+
+    def test_agent_that_does_not_say_why(self):
+        self.make_world().start_answers = [StartProgress(StartState.FAILED)] * 3
+        self.assert_failed('did not say why')
+
+    def test_agent_that_never_answers(self):
+        world = self.make_world()
+        world.agent_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now = world.record().moved_at + rules.ANSWER_TIMEOUT - 60 * SECOND
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now += 60 * SECOND
+        self.assert_failed('does not answer')
+
+    def test_recovery_that_takes_hours(self):
+        world = self.make_world()
+        world.start_answers = [StartProgress(StartState.STARTING)] * 10**4
+        world.finish(most=1000)
+        self.assertGreater(world.clock(), 10**4)
+        world.check_completed()
+
+    def test_new_server_that_fails(self):
+        for status in ('ERROR', 'DELETED'):
+            world = self.make_world()
+            world.agent_looks = 10**6
+            self.assertRaises(exceptions.InProgressError, world.attempt().run)
+            world.servers[world.shown].status = status
+            self.assert_failed('the new server failed')
+
+    def test_operator_gives_up(self):
+        world = self.make_world(has_database=True)
+        world.agent_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.store.give_up(world.record().replacement_id, 'restore a backup')
+        self.assert_failed('restore a backup')

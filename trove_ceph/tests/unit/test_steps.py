@@ -56,6 +56,11 @@ class RunTest(base.BaseTestCase):
         self.assertRaises(ValueError, self.run_steps, *failing)
         self.assertEqual(['do a', 'do b', 'do c'], self.events)
 
+    def test_unfinished_step_undoes_nothing(self):
+        operation = [self.step('a'), self.step('b', error=KeyError('wait')), self.step('c')]
+        self.assertRaises(KeyError, steps.run, 'test', operation, unfinished=(KeyError,))
+        self.assertEqual(['do a', 'do b'], self.events)
+
     def test_failed_point_of_no_return_may_have_done_its_work(self):
         failing = [self.step('a'), self.step('b', error=ValueError(), commits=True)]
         self.assertRaises(ValueError, self.run_steps, *failing)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store of replacements and Trove's table in memory, for tests with very many worlds.
 
-``test_replacements`` runs the same tests on this store and on the real one.
+``test_replacements`` and ``test_replacement_states`` run the same tests on it and on the real one.
 """
 
 import dataclasses

@@ -89,6 +89,12 @@ class StateWritesTest(replacement_helpers.ReplacementStoreTestCase):
                     self.assertIs(expected, verb(claim).state)
                     self.assertIs(expected, self.store.find(before.replacement_id).state)
 
+
+class MemoryStateWritesTest(replacement_helpers.InMemory, StateWritesTest):
+    """The store on which the tests of the strategies run makes the same transitions."""
+
+
+class PruneTest(replacement_helpers.ReplacementStoreTestCase):
     def test_prune_in_each_state(self):
         for state in ReplacementState:
             self.make(f'{state}', state)

@@ -142,6 +142,12 @@ class EndTest(replacement_helpers.ReplacementStoreTestCase):
         self.store.complete(claim)
         self.assertEqual(DELETING, self.trove.task(found.instance_id))
 
+
+class MemoryEndTest(replacement_helpers.InMemory, EndTest):
+    """The store on which the tests of the strategies run behaves as the real one."""
+
+
+class GiveUpTest(replacement_helpers.ReplacementStoreTestCase):
     def test_given_up_by_an_operator(self):
         found, _claim = self.make('r', ReplacementState.STARTING)
         self.store.give_up('r', 'it never starts')

@@ -29,8 +29,9 @@ VOLUME, INSTANCE, OLD = 'volume', 'instance', 'server-old'
 class Server:
     """A server in Nova, and its process.
 
-    :ivar deletes_volume: what Nova does with the attached volume when the server is deleted
-    :ivar runs: whether its process runs; None: on a host that is down, nobody knows
+    :ivar deletes_volume: whether Nova deletes the attached volume with the server
+    :ivar deletion_looks: how often Nova still shows it after the request to delete it
+    :ivar boot_looks: how often Nova still shows it as being booted
     """
 
     server_id: str
@@ -47,6 +48,7 @@ class Server:
 class Port:
     """A port in Neutron.
 
+    :ivar device: the server that has it
     :ivar kind: ``instance``, ``management``, ``created`` for a replacement, or ``guest``
     """
 

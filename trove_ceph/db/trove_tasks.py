@@ -51,7 +51,7 @@ def replace(
 def describe(session: orm.Session, instance_id: str) -> str | None:
     """Return the text of an instance's task; None: the instance is deleted."""
     row = _INSTANCES.c
-    found: Any = session.scalar(
-        sa.select(row.task_description).where(row.id == instance_id, row.deleted == sa.false())
-    )
+    query = sa.select(row.task_description).where(row.id == instance_id, row.deleted == sa.false())
+    # The lock reads the latest row. The snapshot of the transaction may have an older task.
+    found: Any = session.scalar(query.with_for_update())
     return None if found is None else str(found)

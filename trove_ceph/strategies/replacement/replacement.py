@@ -186,14 +186,8 @@ class Replacement:
             self._new.release_guest(reason)
         elif record.state is ReplacementState.FENCING:
             self._old.detach_deleted()
-        elif record.state is ReplacementState.MOVING and not self._is_shown():
+        elif record.state is ReplacementState.MOVING:
             self._new.discard(reason, is_reused=False)
         if record.state in (*_MOVING, *_STARTING):
             self._new.tidy()
         self._attempt.cancel()
-
-    def _is_shown(self) -> bool:
-        """Return whether Trove deletes the new server with the instance."""
-        record = self._attempt.record
-        facts = self._attempt.deps.instances.find(record.instance_id)
-        return facts is not None and facts.server_id == record.new_server_id

@@ -23,6 +23,7 @@ from trove_ceph.strategies.replacement.dependencies import (
 from trove_ceph.tests.unit.db import guest_helpers
 
 VOLUME, INSTANCE, OLD = 'volume', 'instance', 'server-old'
+_IN_USE = 'the volume or a port is in use'
 
 
 @dataclasses.dataclass
@@ -139,12 +140,11 @@ class Servers:
         world.servers[server_id] = server
         ports = (*record.port_ids, record.new_management_port_id)
         if world.attached or any(world.ports[one].device for one in ports):
-            server.status, server.fault = 'ERROR', 'the volume or a port is in use'
+            server.status, server.fault = 'ERROR', _IN_USE
         elif world.boot_errors > 0:
             world.boot_errors -= 1
             server.status, server.fault = 'ERROR', 'No valid host was found.'
-            world.attached.add(server_id)
-        else:
+        if server.fault != _IN_USE:
             world.attached.add(server_id)
             for port_id in ports:
                 world.ports[port_id].device = server_id
@@ -249,7 +249,7 @@ class Guests:
             self._attach(guest, server, request, check)
         except exceptions.TroveCephError:
             check()
-            world.set_guest(guest, state=GuestState.RETIRED)
+            self.retire(guest.guest_id, 'its binding failed')
             server.deletes_volume = False
             world.finish_deletion(server)
             check()

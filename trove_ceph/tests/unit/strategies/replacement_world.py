@@ -73,7 +73,7 @@ class World:
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
         self.deletion_looks = self.boot_looks = 0
-        self.start_answers, self.down = [], set()
+        self.start_answers, self.down, self.broken = [], set(), []
         self.at_bind = lambda _place: None
         self._request(kind)
 
@@ -220,6 +220,8 @@ class World:
 
     def check_always(self):
         """Check what must hold after each request."""
+        if self.broken:
+            raise AssertionError(f'an invariant was broken: {self.broken[0]}')
         if not self.has_volume:
             raise AssertionError('the volume of the tenant was deleted')
         if len(self.ceph.writers()) > 1:
@@ -262,6 +264,8 @@ class World:
 
     def check_deleted(self):
         """Check that nothing is left of a deleted instance but guests that wait."""
+        if self.broken:
+            raise AssertionError(f'an invariant was broken: {self.broken[0]}')
         waiting = {f'port-{one}' for one in self.guests}
         left = set(self.servers) - {one.server_id for one in self.guests.values()}
         left |= set(self.ports) - waiting
@@ -288,8 +292,13 @@ class Client:
             def request():
                 if self._name in self._world.down:
                     raise exceptions.ServiceUnavailableError(f'{self._name} is down')
-                answer = found(*arguments, **named)
-                self._world.check_always()
+                try:
+                    answer = found(*arguments, **named)
+                    self._world.check_always()
+                except AssertionError as error:
+                    # An attempt would only count it.
+                    self._world.broken.append(error)
+                    raise
                 return answer
 
             lost = exceptions.ServiceUnavailableError('the answer was lost')

@@ -262,6 +262,33 @@ class NewServerTest(ReplacementTestCase):
         # After some failures no further guest is used up.
         self.assertEqual(8 - rules.MOST_GUESTS, len(world.guests))
 
+    def test_ports_of_a_discarded_server_that_nova_does_not_unbind(self):
+        world = self.make_world(is_host_down=True)
+        world.boot_errors = 2
+        world.finish()
+        world.check_completed()
+
+    def test_management_port_that_a_guest_does_not_need(self):
+        world = self.make_world()
+        for step in world.attempt().steps()[:7]:
+            step.do()
+        # The worker died after its request for the port, and a guest became ready.
+        replacement_cloud.Network(world).create_management_port(world.record())
+        world.add_guest('host-2')
+        record, _error = world.finish()
+        self.assertIsNotNone(record.guest_id)
+        world.check_completed()
+
+    def test_request_to_boot_that_comes_true_late(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        for step in world.attempt().steps()[:9]:
+            step.do()
+        late = replacement_cloud.Server('late', 'host-3', 'ERROR')
+        late.replacement_id = world.record().replacement_id
+        world.servers['late'] = late
+        world.finish()
+        world.check_completed()
+
     def test_server_that_boots_for_long(self):
         world = self.make_world()
         world.boot_looks = 100

@@ -299,6 +299,7 @@ class Agents:
 
     def forget_old(self, instance_id):
         # A new agent whose queue is deleted hears nothing any more.
+        self._world.has_forgotten = True
         self._world.deaf |= {one for one in self._listening() if one != OLD}
 
     def stop_server(self, instance_id):
@@ -313,6 +314,7 @@ class Agents:
         world = self._world
         listening = self._listening()
         assert OLD not in listening, 'the old agent could take the message'
+        assert world.has_forgotten, 'the new agent gets the requests for the old one'
         if not listening - world.deaf or world.agent_looks > 0:
             world.agent_looks -= 1
             raise exceptions.GuestUnavailableError('the agent did not answer')

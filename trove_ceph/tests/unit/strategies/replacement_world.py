@@ -60,7 +60,9 @@ class World:
             'port-instance': cloud.Port('instance', OLD),
             'port-management': cloud.Port('management', OLD),
         }
-        self.guests, self.serving, self.deaf = {}, set(), set()
+        self.guests, self.serving = {}, set()
+        # Servers whose agents hear nothing; whether the queues of the old agent were deleted.
+        self.deaf, self.has_forgotten = set(), False
         if is_running:
             self.ceph.open(OLD)
             self.serving.add(OLD)

@@ -5,7 +5,15 @@ import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest, guests, qos, storage, taskmanager, verification
+from trove_ceph.conf import (
+    guest,
+    guests,
+    qos,
+    replacement,
+    storage,
+    taskmanager,
+    verification,
+)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -27,5 +35,6 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     return [
         (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
         (guests.GROUP, copy.deepcopy(guests.OPTS)),
+        (replacement.GROUP, copy.deepcopy(replacement.OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
     ]

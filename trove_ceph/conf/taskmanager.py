@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guests, storage
+from trove_ceph.conf import guests, replacement, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -162,4 +162,5 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
     guests.register(conf)
+    replacement.register(conf)
     storage.register_transport(conf)

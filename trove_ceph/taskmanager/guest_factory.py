@@ -45,7 +45,7 @@ def make_servers(conf: cfg.ConfigOpts) -> guest_servers.GuestServers:
     region = conf.service_credentials.region_name
     return guest_servers.GuestServers(
         pools(conf),
-        _connect_to_nova(conf),
+        connect_to_nova(conf),
         # These clients read no context.
         clients_admin.neutron_client_trove_admin(None, region),
         clients_admin.glance_client_trove_admin(None, region),
@@ -94,7 +94,7 @@ def make_warm_guests(
             agents=waiting_guest_rpcapi.WaitingGuestAPI(
                 context, conf.trove_ceph_guests.bind_timeout_sec
             ),
-            servers=nova.Nova(_connect_to_nova(conf)),
+            servers=nova.Nova(connect_to_nova(conf)),
             ports=neutron.Neutron(clients_admin.neutron_client_trove_admin(None, region)),
             store=store,
             volumes=deps.cinder,
@@ -126,9 +126,10 @@ def _is_replacing(store: replacements.ReplacementStore, instance_id: str) -> boo
     return store.find_open(instance_id) is not None
 
 
-def _connect_to_nova(conf: cfg.ConfigOpts) -> Any:
+def connect_to_nova(conf: cfg.ConfigOpts, version: str = nova.API_VERSION) -> Any:
+    """Return a novaclient with the rights of ``[service_credentials]``."""
     return novaclient.client.Client(
-        nova.API_VERSION,
+        version,
         session=clients_admin.get_keystone_session(),
         region_name=conf.service_credentials.region_name,
         **factory.nova_options(conf),

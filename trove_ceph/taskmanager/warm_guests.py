@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The warm guests as the creation of an instance sees them."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from trove_ceph.db import guests
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
@@ -59,16 +61,54 @@ class WarmGuests:
         key = self._request_key(version_id, flavor_id, image_id, zone)
         return None if key is None else self._store.claim(key, instance_id, not_on_host)
 
-    def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
+    def bind(
+        self,
+        guest: GuestRecord,
+        request: bind.BindRequest,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Bind a claimed guest to an instance.
 
+        :param check: called before each request; raises an error if this worker must stop
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
-        bind.Binding(self._deps, guest, request).run()
+        deps = self._deps if check is None else _checked(self._deps, check)
+        bind.Binding(deps, guest, request).run()
         # The agent has left the topic of the guest. The instance does not wait for a slow bus.
         self._begin(functools.partial(self._forget_agent, guest.guest_id))
 
     def retire(self, guest: GuestRecord, reason: str) -> None:
         """Have a claimed guest deleted."""
         self._store.retire(guest.guest_id, reason)
+
+
+class _Checked:
+    """A dependency whose calls are preceded by a check."""
+
+    def __init__(self, target: Any, check: Callable[[], None]):
+        self._target = target
+        self._check = check
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._target, name)
+
+        @functools.wraps(verb)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            self._check()
+            return verb(*arguments, **options)
+
+        return checked
+
+
+def _checked(deps: bind.BindDependencies, check: Callable[[], None]) -> bind.BindDependencies:
+    guarded: dict[str, Any] = {
+        name: _Checked(getattr(deps, name), check)
+        for name in ('agents', 'servers', 'ports', 'store', 'volumes')
+    }
+
+    def fence(volume_id: str) -> None:
+        check()
+        deps.fence(volume_id)
+
+    return dataclasses.replace(deps, fence=fence, **guarded)

@@ -33,14 +33,14 @@ class WorkerThreads:
     def __init__(self, count: int):
         self._free = threading.BoundedSemaphore(count)
 
-    def start(self, function: Callable[[], None]) -> bool:
+    def start(self, function: Callable[[], object]) -> bool:
         """Run a function in a thread of its own; return False if no thread is free."""
         if not self._free.acquire(blocking=False):
             return False
         threading.Thread(target=self._run, args=(function,), daemon=True).start()
         return True
 
-    def _run(self, function: Callable[[], None]) -> None:
+    def _run(self, function: Callable[[], object]) -> None:
         try:
             function()
         except Exception:

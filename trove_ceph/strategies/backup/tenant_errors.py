@@ -28,6 +28,7 @@ SHOWN_UNCHANGED = (
 _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NoSpaceError, 'the storage has no room for it at present'),
     (exceptions.BusyError, 'another operation uses it at present'),
+    (exceptions.InProgressError, 'another operation uses it at present'),
     (exceptions.NotFoundError, 'a volume or snapshot that it needs no longer exists'),
     (exceptions.RecordNotFoundError, 'a backup or an instance that it needs no longer exists'),
     (exceptions.ClaimLostError, 'another operation uses it at present'),

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create what replaces servers from Trove's configuration."""
+
+from typing import Any
+
+from oslo_config import cfg
+from trove.common import clients_admin
+
+from trove_ceph.db import replacements as replacement_store
+from trove_ceph.strategies.backup import dependencies as backup_dependencies
+from trove_ceph.strategies.backup import queue_worker
+from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
+from trove_ceph.taskmanager import (
+    guest_factory,
+    replacement_guests,
+    replacement_volumes,
+    replacements,
+    volume_fence,
+)
+from trove_ceph.trove_adapter import (
+    guest_rpcapi,
+    replaced_agents,
+    replaced_instance,
+    replacement_ports,
+    replacement_servers,
+)
+
+
+def make_dependencies(
+    conf: cfg.ConfigOpts, context: Any, deps: backup_dependencies.BackupDependencies
+) -> ReplacementDependencies:
+    """Return dependencies that act as the user of ``[service_credentials]``, an administrator.
+
+    :param context: of that user, for calls of guest agents
+    :param deps: of backups, whose clients it shares
+    """
+    region = conf.service_credentials.region_name
+    nova = guest_factory.connect_to_nova(conf)
+    # These clients read no context.
+    ports = replacement_ports.ReplacementPorts(
+        clients_admin.neutron_client_trove_admin(None, region)
+    )
+    warm = (
+        guest_factory.make_warm_guests(conf, context, deps) if guest_factory.pools(conf) else None
+    )
+    return ReplacementDependencies(
+        store=replacement_store.ReplacementStore(),
+        heartbeat=deps.heartbeat,
+        instances=replaced_instance.ReplacedInstances(),
+        servers=replacement_servers.ReplacementServers(
+            nova,
+            guest_factory.connect_to_nova(conf, replacement_servers.ZONE_API_VERSION),
+            clients_admin.glance_client_trove_admin(None, region),
+        ),
+        network=ports,
+        volumes=replacement_volumes.ReplacementVolumes(
+            deps.cinder,
+            deps.find_image,
+            volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
+        ),
+        guests=replacement_guests.ReplacementGuests(
+            guest_factory.make_store(conf), warm, ports.take_guest_port
+        ),
+        agents=replaced_agents.ReplacedAgents(
+            conf,
+            lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
+            lambda flavor_id: nova.flavors.get(flavor_id).to_dict(),
+        ),
+        patience_sec=conf.trove_ceph_replacement.patience_sec,
+    )
+
+
+def make_replacements(
+    conf: cfg.ConfigOpts,
+    deps: ReplacementDependencies,
+    backup_deps: backup_dependencies.BackupDependencies,
+) -> replacements.Replacements:
+    """Return the replacements on which this process works.
+
+    :param backup_deps: those of backups, whose worker it shares
+    """
+    return replacements.Replacements(
+        deps,
+        backup_deps.worker,
+        queue_worker.WorkerThreads(conf.trove_ceph_replacement.at_once),
+    )

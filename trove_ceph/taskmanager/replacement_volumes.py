@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data volumes of instances whose servers are replaced, in Cinder and Ceph."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import resources
+from trove_ceph.storage import image_types
+
+
+class Cinder(Protocol):
+    """The volumes in Cinder."""
+
+    def find_volume(self, volume_id: str) -> resources.Volume | None: ...
+    def delete_attachment(self, attachment_id: str) -> None: ...
+
+
+class ReplacementVolumes:
+    """The volumes of replacements; see :class:`.replacement.dependencies.Volumes`.
+
+    :param find_image: returns the image of a volume; None: the volume is on no tier
+    :param fence: see :meth:`.VolumeFence.fence`
+    """
+
+    def __init__(
+        self,
+        cinder: Cinder,
+        find_image: Callable[[resources.Volume], image_types.ImageRef | None],
+        fence: Callable[[str], None],
+    ):
+        self._cinder = cinder
+        self._find_image = find_image
+        self.fence = fence
+
+    def check(self, volume_id: str) -> None:
+        """Check that a volume can be fenced.
+
+        :raises ReplacementRefusedError: it does not exist, or is on no tier
+        """
+        volume = self._cinder.find_volume(volume_id)
+        if volume is None or self._find_image(volume) is None:
+            what = 'does not exist' if volume is None else 'is on no tier'
+            raise exceptions.ReplacementRefusedError(
+                f'volume {volume_id}: {what}, so that no server can be kept from writing to it'
+            )
+
+    def detach(self, volume_id: str, server_id: str) -> None:
+        """Return when a volume is attached to no server.
+
+        :param server_id: the only server, deleted by now, whose attachment may be removed
+        :raises InProgressError: Nova has not detached it yet, or another server has it
+        :raises ServiceUnavailableError: it is gone
+        """
+        volume = self._cinder.find_volume(volume_id)
+        if volume is None:
+            raise exceptions.ServiceUnavailableError(
+                f'volume {volume_id}: Cinder has no such volume any more'
+            )
+        if others := volume.attachments.keys() - {server_id}:
+            raise exceptions.InProgressError(
+                f'volume {volume_id}: is attached to server {", ".join(sorted(others))}, '
+                f'expected only {server_id}'
+            )
+        if (attachment_id := volume.attachments.get(server_id)) is not None:
+            # Nova has deleted the server and not detached the volume, as if its host is down.
+            self._cinder.delete_attachment(attachment_id)
+            volume = self._cinder.find_volume(volume_id)
+        if volume is None or volume.status != 'available':
+            status = None if volume is None else volume.status
+            raise exceptions.InProgressError(
+                f'volume {volume_id}: expected the status available, found {status}'
+            )

@@ -6,6 +6,7 @@ such as a backup in Swift or a volume on no tier.
 """
 
 import contextlib
+import datetime
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,10 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import replacements as replacement_store
 from trove_ceph.db import work_queue
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
 from trove_ceph.db.roles import Role
 from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
@@ -34,8 +37,21 @@ from trove_ceph.strategies.backup import (
 )
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
-from trove_ceph.taskmanager import background, factory, guest_factory, warm_guests
-from trove_ceph.trove_adapter import backup_api, instance_creation, service_context, trove_db
+from trove_ceph.taskmanager import (
+    background,
+    factory,
+    guest_factory,
+    replacement_factory,
+    warm_guests,
+    warm_resize,
+)
+from trove_ceph.trove_adapter import (
+    backup_api,
+    instance_creation,
+    instance_flavor,
+    service_context,
+    trove_db,
+)
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +61,9 @@ _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
 #: The interval of the thread that continues interrupted operations and starts due jobs.
 _WORK_SPACING_SEC = 10
+#: The interval of the thread that continues replacements of servers.
+_REPLACEMENTS_SPACING_SEC = 2
+_PRUNING_SPACING_SEC = 3600
 #: The interval of the thread that keeps the pools of warm guests.
 _GUESTS_SPACING_SEC = 10
 #: Recovery has its own threads, since it must not wait for a copy that takes hours.
@@ -98,6 +117,18 @@ class Manager(manager.Manager):
         )
         # A thread of its own: an agent that does not answer holds up a round.
         self._guest_background = background.Background(_GUESTS_SPACING_SEC, (self._keep_guests,))
+        self._replacement_store = replacement_store.ReplacementStore()
+        self._replacement_deps = functools.cache(
+            lambda: replacement_factory.make_dependencies(CONF, self.admin_context, self._deps())
+        )
+        self._replacements = functools.cache(
+            lambda: replacement_factory.make_replacements(
+                CONF, self._replacement_deps(), self._deps()
+            )
+        )
+        self._replacement_background = background.Background(
+            _REPLACEMENTS_SPACING_SEC, (self._start_replacements,)
+        )
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
@@ -168,6 +199,14 @@ class Manager(manager.Manager):
 
     def delete_instance(self, context, instance_id):
         """Delete an instance; keep its backups, and its volume as long as they need it."""
+        try:
+            self._cancel_replacement(instance_id)
+        except exceptions.TroveCephError:
+            with (
+                notification.EndNotification(context),
+                tenant_errors.translated_errors(f'instance {instance_id}'),
+            ):
+                raise
         instance = trove_db.TroveDatabase().find_instance(instance_id)
         if instance is None or instance.volume_id is None or not self._is_ours(instance_id):
             if instance is not None and instance.volume_id is None:
@@ -180,6 +219,33 @@ class Manager(manager.Manager):
             self._claimed(Role.DELETE_INSTANCE, instance_id),
         ):
             self._delete_instance(context, instance)
+
+    def resize_flavor(self, context, instance_id, old_flavor, new_flavor):
+        """Change the flavor of an instance, on a warm guest if one fits."""
+        record = self._request_resize(instance_id, new_flavor['id'])
+        if record is None:
+            super().resize_flavor(context, instance_id, old_flavor, new_flavor)
+            return
+        self._replacements().look_now()
+        timeout_sec = CONF.trove_ceph_replacement.resize_timeout_sec
+        with notification.EndNotification(context):
+            ended = self._replacements().wait(record.replacement_id, timeout_sec)
+            if ended.state is ReplacementState.FAILED:
+                # The record is written for tenants, who read this as the fault of the instance.
+                raise exceptions.TroveCephError(f'instance {instance_id}: {ended.error}')
+            if ended.state is ReplacementState.COMPLETED:
+                instance_flavor.notify_changed(context, instance_id, old_flavor, new_flavor)
+
+    def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
+        if not guest_factory.pools(CONF) or not self._backs_up(instance_id):
+            return None
+        try:
+            deps = self._replacement_deps()
+        except Exception as error:
+            # Whatever it is, Trove can change the flavor without a warm guest.
+            LOG.warning('Warm guests are not used: %s', error)
+            return None
+        return warm_resize.request(deps, instance_id, flavor_id)
 
     def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
         if instance.volume_id is not None:
@@ -202,6 +268,18 @@ class Manager(manager.Manager):
     def expire_unstarted_backups(self, context):
         """Show as failed the backups whose request was lost."""
         expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
+
+    @periodic_task.periodic_task(spacing=_PRUNING_SPACING_SEC)
+    def prune_replacements(self, context):
+        """Delete the records of replacements that ended long ago."""
+        self._replacements().prune(datetime.timedelta(days=CONF.trove_ceph_replacement.keep_days))
+
+    # The API calls this when it has recorded a failover (notify.py).
+    def replace_servers(self, context):
+        """Continue the replacements of servers that are due."""
+        self._start_threads()
+        self._replacements().look_now()
+        self._replacements().start_due()
 
     # The API calls this and run_backup_policies when it has recorded a request (notify.py).
     def copy_and_verify_backups(self, context):
@@ -233,6 +311,16 @@ class Manager(manager.Manager):
         self._deps().heartbeat.start()
         self._background.start()
         self._guest_background.start()
+        self._replacement_background.start()
+
+    def _cancel_replacement(self, instance_id: str) -> None:
+        """Return when the server of an instance that is being deleted is not replaced any more."""
+        # Without a replacement, a deletion needs none of the clients that these use.
+        if self._replacement_store.find_open(instance_id) is not None:
+            self._replacements().cancel(instance_id)
+
+    def _start_replacements(self) -> None:
+        self._replacements().start_due()
 
     def _keep_guests(self) -> None:
         self._guest_keeper().keep()
@@ -265,6 +353,7 @@ class Manager(manager.Manager):
         instance = trove_db.TroveDatabase().find_instance(instance_id)
         if instance is None or instance.is_deleted or not instance.is_deleting:
             return
+        self._cancel_replacement(instance_id)
         context = service_context.of_project(instance.project_id)
         self._delete_instance(context, instance)
 

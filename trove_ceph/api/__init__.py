@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An extension of Trove's API with the requests and details that Trove lacks.
 
-Trove loads :mod:`extension`. :mod:`rules` declares the default policies; :mod:`details` and
-:mod:`policies` are the resources.
+Trove loads :mod:`extension`. :mod:`rules` declares the default policies; :mod:`details`,
+:mod:`policies` and :mod:`failovers` are the resources.
 """

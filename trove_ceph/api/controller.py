@@ -18,6 +18,7 @@ _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]]
     (exceptions.NotFoundError, webob.exc.HTTPNotFound),
     (exceptions.AlreadyExistsError, webob.exc.HTTPConflict),
     (exceptions.BusyError, webob.exc.HTTPConflict),
+    (exceptions.ReplacementRefusedError, webob.exc.HTTPConflict),
     (exceptions.InvalidRequestError, webob.exc.HTTPBadRequest),
     (exceptions.TroveCephError, webob.exc.HTTPServiceUnavailable),
 ]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension that trove-api loads by the entry point group ``trove.api.extensions``."""
+"""The extensions that trove-api loads by the entry point group ``trove.api.extensions``."""
 
 from trove.common import cfg, extensions
 
-from trove_ceph.api import details, policies, rules
+from trove_ceph.api import details, failovers, policies, rules
 from trove_ceph.conf import taskmanager as taskmanager_conf
-from trove_ceph.db import backups
+from trove_ceph.db import backups, replacements
 from trove_ceph.db import policies as db_policies
 
 CONF = cfg.CONF
@@ -48,4 +48,32 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
                 ),
                 member_actions={'run': 'POST'},
             ),
+        ]
+
+
+class Failovers(extensions.ExtensionDescriptor):
+    """Failovers of instances."""
+
+    def get_name(self) -> str:
+        return 'Failovers'
+
+    def get_description(self) -> str:
+        return 'Failovers of instances to other servers'
+
+    def get_alias(self) -> str:
+        return 'TROVE-CEPH-FAILOVERS'
+
+    def get_namespace(self) -> str:
+        return 'https://docs.openstack.org/trove_ceph/failovers'
+
+    def get_updated(self) -> str:
+        return '2026-11-23T00:00:00-00:00'
+
+    def get_resources(self) -> list[extensions.ResourceExtension]:
+        rules.register()
+        store = replacements.ReplacementStore()
+        return [
+            extensions.ResourceExtension(
+                '{tenant_id}/failovers', failovers.FailoversController(store)
+            )
         ]

@@ -8,6 +8,7 @@ from oslo_policy import policy as oslo_policy
 _BASE = '/v1.0/{account_id}'
 PATH_DETAILS = f'{_BASE}/backup_details'
 PATH_POLICIES = f'{_BASE}/backup_policies'
+PATH_FAILOVERS = f'{_BASE}/failovers'
 _OWNER = 'rule:admin_or_owner'
 _ADMIN = 'rule:admin'
 
@@ -21,6 +22,10 @@ def _rule(
 
 def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
     """Return the rules; the rules that they refer to are Trove's."""
+    return [*_of_backups(), *_of_failovers()]
+
+
+def _of_backups() -> list[oslo_policy.DocumentedRuleDefault]:
     detail, policy = f'{PATH_DETAILS}/{{backup}}', f'{PATH_POLICIES}/{{policy}}'
     return [
         _rule('backup_detail:index', _OWNER, 'List details of backups.', 'GET', PATH_DETAILS),
@@ -97,6 +102,42 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
             'See, create, change, delete and run backup policies for tiers and datastores.',
             'POST',
             PATH_POLICIES,
+        ),
+    ]
+
+
+def _of_failovers() -> list[oslo_policy.DocumentedRuleDefault]:
+    failover = f'{PATH_FAILOVERS}/{{failover}}'
+    return [
+        _rule('failover:index', _OWNER, 'List failovers.', 'GET', PATH_FAILOVERS),
+        _rule(
+            'failover:index:all_projects',
+            _ADMIN,
+            'List failovers of all projects.',
+            'GET',
+            PATH_FAILOVERS,
+        ),
+        _rule('failover:show', _OWNER, 'Show a failover.', 'GET', failover),
+        _rule(
+            'failover:show:servers',
+            _ADMIN,
+            'Show the Nova servers, the hosts and the volume of a failover.',
+            'GET',
+            failover,
+        ),
+        _rule(
+            'failover:create',
+            _OWNER,
+            'Request a failover of an instance.',
+            'POST',
+            PATH_FAILOVERS,
+        ),
+        _rule(
+            'failover:create:force',
+            _OWNER,
+            'Request a failover of an instance that is healthy.',
+            'POST',
+            PATH_FAILOVERS,
         ),
     ]
 

@@ -25,6 +25,7 @@ _LEVEL = {
     'pattern': f'^({"|".join(QuiesceLevel)})$',
     'description': f'one of {", ".join(QuiesceLevel)}, or null',
 }
+_INSTANCE = {'type': 'string', 'pattern': _ID, 'description': "an instance's id"}
 _FLAG = {'type': 'boolean', 'description': 'true or false'}
 
 BACKUP: dict[str, Any] = {
@@ -32,7 +33,7 @@ BACKUP: dict[str, Any] = {
     'required': ['instance', 'name'],
     'additionalProperties': False,
     'properties': {
-        'instance': {'type': 'string', 'pattern': _ID, 'description': "an instance's id"},
+        'instance': _INSTANCE,
         'name': {
             'type': 'string',
             'pattern': r'^.{0,254}[0-9a-zA-Z].{0,254}$',
@@ -43,6 +44,21 @@ BACKUP: dict[str, Any] = {
         'quiesce': _LEVEL,
         'copy': _FLAG,
         'verify': _FLAG,
+    },
+}
+
+FAILOVER: dict[str, Any] = {
+    'type': 'object',
+    'required': ['instance'],
+    'additionalProperties': False,
+    'properties': {
+        'instance': _INSTANCE,
+        'reason': {
+            'type': ['string', 'null'],
+            'pattern': r'^[^\x00-\x1f\x7f]{0,255}\Z',
+            'description': 'one line of up to 255 characters',
+        },
+        'force': _FLAG,
     },
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from trove_ceph.db import backup_record
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
+from trove_ceph.db.replacement_record import ReplacementRecord
 
 #: Fields of our record that are shown unchanged, without those that Trove shows.
 _UNCHANGED = (
@@ -41,6 +42,9 @@ _TIMES = (
     'verify_wanted_at',
     'retry_at',
 )
+_FAILOVER_TIMES = ('created_at', 'updated_at', 'fenced_at', 'moved_at', 'ended_at')
+#: Fields of a replacement that only those see who may see servers.
+_SERVERS = ('volume_id', 'old_server_id', 'old_host', 'guest_id', 'new_server_id', 'new_host')
 
 
 def detail(
@@ -109,6 +113,26 @@ def run(run: PolicyRun) -> Mapping[str, Any]:
         'error': run.error,
         'count': run.count,
     }
+
+
+def failover(record: ReplacementRecord, with_servers: bool) -> Mapping[str, Any]:
+    """Return a failover.
+
+    :param with_servers: show the servers, their hosts and the volume too
+    """
+    shown: dict[str, Any] = {
+        'id': record.replacement_id,
+        'instance_id': record.instance_id,
+        'project_id': record.project_id,
+        'state': str(record.state),
+        'requested_by': str(record.requested_by),
+        'force': record.is_forced,
+    }
+    shown |= {name: getattr(record, name) for name in ('reason', 'step', 'error', 'attempts')}
+    shown |= {name: _timestamp(getattr(record, name)) for name in _FAILOVER_TIMES}
+    if with_servers:
+        shown |= {name: getattr(record, name) for name in _SERVERS}
+    return shown
 
 
 def _timestamp(time: datetime.datetime | None) -> str | None:

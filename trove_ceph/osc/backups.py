@@ -25,6 +25,7 @@ LEVELS_HELP = (
     'statements that change table definitions wait. freeze: all writes wait. The operator sets the '
     'default.'
 )
+_WAIT_HELP = 'Wait until it is done; fail if it fails, even if the service retries it later'
 _SHORT = {
     'ID': 'id',
     'Name': 'name',
@@ -133,7 +134,7 @@ class TakeBackup(base.DocstringHelp, command.ShowOne):
         parser.add_argument(
             '--with-verification', dest='verify', action='store_true', help='Also verify it'
         )
-        base.add_wait(parser)
+        base.add_wait(parser, _WAIT_HELP)
         return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:
@@ -170,7 +171,7 @@ class _LongOperation(_Backup):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        base.add_wait(parser)
+        base.add_wait(parser, _WAIT_HELP)
         return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:

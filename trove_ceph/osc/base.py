@@ -69,20 +69,16 @@ def add_limit(parser: Any) -> None:
     )
 
 
-def add_wait(parser: Any, timeout_sec: int = _WAIT_SEC) -> None:
+def add_wait(parser: Any, help_text: str) -> None:
     """Add the options ``--wait`` and ``--timeout``.
 
-    :param timeout_sec: the default of the latter
+    :param help_text: of the former
     """
-    parser.add_argument(
-        '--wait',
-        action='store_true',
-        help='Wait until it is done; fail if it fails, even if the service retries it later',
-    )
+    parser.add_argument('--wait', action='store_true', help=help_text)
     parser.add_argument(
         '--timeout',
         type=int,
-        default=timeout_sec,
+        default=_WAIT_SEC,
         metavar='<seconds>',
         help='Longest wait in seconds, with --wait (default: %(default)s). The operation continues '
         'afterwards',

@@ -9,8 +9,6 @@ from typing import Any
 from osc_lib import utils
 from oslo_utils import uuidutils
 
-_POLL_SEC = 5.0
-
 
 class Connection:
     """Requests to Trove's API, with bodies as plain dictionaries.
@@ -73,8 +71,9 @@ def wait(
     is_done: Callable[[Mapping[str, Any]], bool],
     failure: Callable[[Mapping[str, Any], str], Exception],
     timeout_sec: float,
+    poll_sec: float = 5,
 ) -> dict[str, Any]:
-    """Show a resource again and again until it is done; return it then.
+    """Show a resource every few seconds until it is done; return it then.
 
     :param is_done: raises an error if it will never be done
     :param failure: returns the error for a resource and its problem
@@ -83,7 +82,7 @@ def wait(
     while not is_done(shown := show()):
         if time.monotonic() >= deadline:
             raise failure(shown, f'is still {shown["state"]} after {timeout_sec:g} s')
-        time.sleep(_POLL_SEC)
+        time.sleep(poll_sec)
     return shown
 
 

@@ -4,6 +4,7 @@
 Nova, Neutron, the bus and keystonemiddleware are at its ends: the last one's headers are sent.
 """
 
+import datetime
 import json
 import types
 import uuid
@@ -13,9 +14,13 @@ import webob
 from trove.common import api, auth, extensions, wsgi
 from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
+from trove.db import get_db_api
+from trove.instance import models as instance_models
+from trove.instance.service_status import ServiceStatuses
 
 from trove_ceph.api import extension
-from trove_ceph.db import backups, claims, policies
+from trove_ceph.db import backups, claims, policies, replacements, transactions
+from trove_ceph.db.replacement_states import Event
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -64,16 +69,23 @@ class World(fixtures.Fixture):
         #: The worker that takes backups.
         self.claims = {}
         self.policies = policies.PolicyStore(self.records._transactions)
+        #: The time by the clock of the database, for replacements.
+        self.now = datetime.datetime(2026, 1, 1, 12)
+        self.replacements = replacements.ReplacementStore(
+            transactions.Transactions(facade, clock=lambda: self.now)
+        )
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # The calls to the taskmanager, and the notifications.
         self.casts, self.notifications = [], []
         self._fake_clouds()
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.db.backups.BackupStore', lambda: self.records)
-        )
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.db.policies.PolicyStore', lambda: self.policies)
-        )
+        for name, store in (
+            ('backups.BackupStore', self.records),
+            ('policies.PolicyStore', self.policies),
+            ('replacements.ReplacementStore', self.replacements),
+        ):
+            self.useFixture(
+                fixtures.MonkeyPatch(f'trove_ceph.db.{name}', lambda store=store: store)
+            )
         self.app = _app()
 
     def _fake_clouds(self):
@@ -94,6 +106,14 @@ class World(fixtures.Fixture):
     def add_instance(self, project=None, **facts):
         return trove_database.add_instance(project or self.project, str(uuid.uuid4()), **facts)
 
+    def report(self, instance, status=ServiceStatuses.HEALTHY):
+        """Let the guest agent of an instance report now."""
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=instance.id)
+        row.set_status(status)
+        row.updated_at = self.now
+        # Not by the model, which would set the time of the host.
+        get_db_api().save(row)
+
     def add_backup(self, instance, state=None, **facts):
         """Return a backup in one of our states."""
         row = trove_database.add_backup(instance, **facts)
@@ -104,6 +124,28 @@ class World(fixtures.Fixture):
             self.records.record_taken(claim, 'snapshot', 'cinder-id', 1.5)
             row.update(state='COMPLETED')
         return row
+
+    def fail_over(self, failover_id, **values):
+        """Let a worker do what a failover does up to the new server, and set columns."""
+        claim = self.replacements.claim(failover_id, WORKER)
+        self.replacements.advance(claim, Event.FENCE)
+        self.replacements.advance(claim, Event.MOVE, fenced_at=self.now, **values)
+        self.replacements.claims.release(claim)
+
+    def end(self, failover_id, error=None):
+        """Let a worker complete a failover, or fail it for a reason."""
+        if error is None and self.replacements.find(failover_id).fenced_at is None:
+            self.fail_over(failover_id)
+        claim = self.replacements.claim(failover_id, WORKER)
+        if error is None:
+            self.replacements.advance(claim, Event.SHOW)
+            self.replacements.complete(claim)
+        else:
+            self.replacements.fail(claim, error)
+
+    def cancel(self, failover_id):
+        """Let a worker see that the instance of a failover is being deleted."""
+        self.replacements.cancel(self.replacements.claim(failover_id, WORKER))
 
     def ask(self, method, path, body=None, project=None, role='member'):
         """Make a request, and return the status and content of the answer."""
@@ -149,9 +191,9 @@ def headers(project, role):
 
 def _app():
     manager = extensions.ExtensionManager()
-    ours = extension.BackupsOnCeph()
-    # Not by the entry point, which may belong to an earlier installation.
-    manager.extensions[ours.get_alias()] = ours
+    for ours in (extension.BackupsOnCeph(), extension.Failovers()):
+        # Not by the entry point, which may belong to an earlier installation.
+        manager.extensions[ours.get_alias()] = ours
     app = extensions.TroveExtensionMiddleware(api.API(), manager)
     app = wsgi.ContextMiddleware(app)
     app = auth.AuthorizationMiddleware.factory({})(app)

@@ -1,141 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, through python-troveclient and Trove's real API."""
 
-import contextlib
-import io
-import json
-import logging
 import subprocess
 import sys
-import tomllib
-import types
 from importlib import metadata
-from pathlib import Path
 
-import fixtures
-import requests
-import webob
-from cliff import app as cliff_app
-from cliff import commandmanager
-from keystoneauth1 import plugin, session
 from osc_lib import exceptions
 from oslotest import base
-from troveclient.v1 import client as trove_client
 
-import trove_ceph
 from trove_ceph.db.policy_record import Retention
 from trove_ceph.db.roles import Role
-from trove_ceph.osc import client, columns, connection, policies
+from trove_ceph.osc import client, columns, policies
 from trove_ceph.tests.unit.api import world
-
-GROUP = 'openstack.database.v1'
-CHECKOUT = Path(trove_ceph.__file__).parent.parent
+from trove_ceph.tests.unit.osc import harness
 
 WITHOUT_TROVE = """
 import sys
 for name in ('trove', 'sqlalchemy', 'oslo_config', 'oslo_db', 'oslo_messaging', 'jsonschema'):
     sys.modules[name] = None
-import trove_ceph.osc.backups, trove_ceph.osc.policies
+import trove_ceph.osc.backups, trove_ceph.osc.failovers, trove_ceph.osc.policies
 print(*(name for name in sys.modules if name.startswith('trove_ceph.')))
 """
 
 
-def entry_points():
-    """Return the entry points that this checkout declares."""
-    project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
-    return [
-        metadata.EntryPoint(name, value, group)
-        for group, points in project['entry-points'].items()
-        for name, value in points.items()
-    ]
-
-
-class Token(plugin.BaseAuthPlugin):
-    """A token of Keystone, and the endpoint of Trove."""
-
-    def __init__(self, project):
-        super().__init__()
-        self._project = project
-
-    def get_headers(self, _session, **_options):
-        return {'X-Auth-Token': 'token'}
-
-    def get_endpoint(self, _session, **_options):
-        return f'http://trove/v1.0/{self._project}'
-
-
-class Adapter(requests.adapters.BaseAdapter):
-    """The network, with keystonemiddleware at the other end."""
-
-    def __init__(self, api, role):
-        super().__init__()
-        self._api, self._role = api, role
-
-    def send(self, request, **_options):
-        forwarded = webob.Request.blank(request.path_url, method=request.method)
-        forwarded.headers.update(request.headers)
-        project = request.path_url.split('/')[2]
-        forwarded.headers.update(world.headers(project, self._role))
-        if request.body:
-            body = request.body
-            forwarded.body = body if isinstance(body, bytes) else body.encode()
-        answer = self._api.serve(forwarded)
-        response = requests.Response()
-        response.status_code = answer.status_int
-        response.headers.update(answer.headers)
-        response.url, response.request = request.url, request
-        response.raw = io.BytesIO(answer.body)
-        return response
-
-    def close(self):
-        """Do nothing."""
-
-
-class App(cliff_app.App):
-    """The parts of python-openstackclient that its commands use."""
-
-    def __init__(self, database):
-        manager = commandmanager.CommandManager('none')
-        for point in entry_points():
-            if point.group == GROUP:
-                manager.add_command(point.name.replace('_', ' '), point.load())
-        super().__init__('', '1', manager, stdout=io.StringIO(), stderr=io.StringIO())
-        self.client_manager = types.SimpleNamespace(database=database)
-
-    def configure_logging(self):
-        """Log nothing."""
-
-
-class CommandsTest(base.BaseTestCase):
-    def setUp(self):
-        super().setUp()
-        self.world = self.useFixture(world.World())
-        self.instance = self.world.add_instance()
-
-    def app(self, project=None, role='member'):
-        http = requests.Session()
-        http.mount('http://', Adapter(self.world, role))
-        keystone = session.Session(Token(project or self.world.project), session=http)
-        return App(trove_client.Client(session=keystone))
-
-    def run_command(self, line, **options):
-        """Run a command, and return its status and output."""
-        app = self.app(**options)
-        try:
-            with (
-                fixtures.FakeLogger('', level=logging.ERROR) as logged,
-                contextlib.redirect_stderr(io.StringIO()),
-            ):
-                status = app.run(['database', 'backup', *line.split()])
-        except SystemExit as ended:
-            # argparse exits if the command line is invalid.
-            status = ended.code
-        return status, app.stdout.getvalue() + logged.output
-
-    def shown(self, line, **options):
-        status, output = self.run_command(f'{line} -f json', **options)
-        self.assertEqual(0, status, output)
-        return json.loads(output)
+class CommandsTest(harness.CommandTestCase):
+    prefix = 'database backup'
 
     def test_lists_and_shows_details(self):
         backup = self.world.add_backup(self.instance, 'taken')
@@ -241,9 +130,9 @@ class CommandsTest(base.BaseTestCase):
         self.assertIn('nothing to change', output)
 
     def test_help(self):
-        for point in entry_points():
-            if point.group == GROUP:
-                parser = point.load()(self.app(), None).get_parser('openstack x')
+        for point in harness.entry_points():
+            if point.group == harness.GROUP:
+                parser = point.load()(harness.App(self.database()), None).get_parser('openstack x')
                 text = parser.format_help()
                 self.assertGreater(len(parser.description), 40, point.name)
                 self.assertNotIn('\\b', text)
@@ -251,28 +140,13 @@ class CommandsTest(base.BaseTestCase):
                     self.assertTrue(action.help, (point.name, action.dest))
 
 
-class WaitingTest(base.BaseTestCase):
+class WaitingTest(harness.WaitingTestCase):
     """Commands that wait, and what workers do meanwhile."""
 
     def setUp(self):
         super().setUp()
-        self.world = self.useFixture(world.World())
-        self.instance = self.world.add_instance()
         self.backup = self.world.add_backup(self.instance, 'taken')
-        self.now = 0
-        self.later = []
-        clock = types.SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.connection.time', clock))
-        http = requests.Session()
-        http.mount('http://', Adapter(self.world, 'member'))
-        keystone = session.Session(Token(self.world.project), session=http)
-        database = trove_client.Client(session=keystone)
-        self.api = client.Api(connection.Connection(database))
-
-    def sleep(self, seconds):
-        self.now += seconds
-        if self.later:
-            self.later.pop(0)()
+        self.api = client.Api(self.connection)
 
     def failure(self, wait, timeout_sec=60):
         error = self.assertRaises(exceptions.CommandError, wait, self.backup.id, timeout_sec)
@@ -370,14 +244,14 @@ class WaitingTest(base.BaseTestCase):
 
 class EntryPointsTest(base.BaseTestCase):
     def test_all_can_be_loaded(self):
-        for point in entry_points():
-            if point.group in (GROUP, 'trove.api.extensions', 'oslo.policy.policies'):
+        for point in harness.entry_points():
+            if point.group in (harness.GROUP, 'trove.api.extensions', 'oslo.policy.policies'):
                 self.assertTrue(callable(point.load()), point.name)
 
     def test_no_name_is_that_of_another_command(self):
-        ours = {point.name for point in entry_points() if point.group == GROUP}
-        self.assertEqual(11, len(ours))
-        for point in metadata.entry_points(group=GROUP):
+        ours = {point.name for point in harness.entry_points() if point.group == harness.GROUP}
+        self.assertEqual(14, len(ours))
+        for point in metadata.entry_points(group=harness.GROUP):
             if not point.value.startswith('trove_ceph.'):
                 self.assertNotIn(point.name, ours)
 

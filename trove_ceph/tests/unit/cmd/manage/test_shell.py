@@ -88,6 +88,7 @@ class HelpTestCase(base.BaseTestCase):
             ('db', 'trove-ceph-manage db sync\n'),
             ('gc', 'trove-ceph-manage gc remove --yes\n'),
             ('qos', 'trove-ceph-manage qos check -f json\n'),
+            ('replacements', 'trove-ceph-manage replacements list --open\n'),
             ('storage', 'trove-ceph-manage storage cancel OPERATION-ID\n'),
             ('storage keys', 'Rotating without an interruption:\n'),
             ('tiers', 'trove-ceph-manage tiers apply --yes-move-data\n'),

@@ -65,7 +65,9 @@ class FailureTest(SecondComputeTestCase):
         other = self.guest('instance-00000002', self.root)
         self.assertEqual(0, self.lab('kill'))
         self.assertEqual(['compute-2'], self.commands)
-        self.assertEqual([-signal.SIGKILL] * 2, [first.wait(_TIMEOUT_SEC), guest.wait(_TIMEOUT_SEC)])
+        self.assertEqual(
+            [-signal.SIGKILL] * 2, [first.wait(_TIMEOUT_SEC), guest.wait(_TIMEOUT_SEC)]
+        )
         self.assertIsNone(other.poll())
         self.assertEqual(0, self.lab('kill'))
 
@@ -127,7 +129,9 @@ class LabTest(SecondComputeTestCase):
         ):
             stop.down(self.settings, argparse.Namespace())
         self.assertEqual(['compute-2', 'nova-compute'], self.commands)
-        self.assertEqual([-signal.SIGKILL] * 2, [first.wait(_TIMEOUT_SEC), guest.wait(_TIMEOUT_SEC)])
+        self.assertEqual(
+            [-signal.SIGKILL] * 2, [first.wait(_TIMEOUT_SEC), guest.wait(_TIMEOUT_SEC)]
+        )
         self.assertEqual([], [call.args[0] for call in terminate.call_args_list if call.args[0]])
 
     def test_up_adds_the_host_before_the_main_job(self):

@@ -87,7 +87,6 @@ class ProcessesTest(StatusTestCase):
             [(row.name, row.state, row.ok, row.detail) for row in rows],
         )
 
-
     def test_processes_of_the_second_compute_host(self):
         self.write('compute-2/etc/supervisord.conf')
         self.answers['supervisorctl'] = (

@@ -28,8 +28,8 @@ ensure_address() { # DEVICE ADDRESS/PREFIX
 }
 
 vsctl --no-wait init
-if [ "$TSO" = false ] &&
-    vsctl --if-exists get open_vswitch . other_config:userspace-tso-enable | grep -q true; then
+was_tso=$(vsctl --if-exists get open_vswitch . other_config:userspace-tso-enable)
+if [ "$TSO $was_tso" = 'false "true"' ]; then
     echo "this lab was created for one compute host; for two, run make lab-clean first" >&2
     exit 1
 fi

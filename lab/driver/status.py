@@ -64,7 +64,7 @@ def _processes(settings):
 
 def _processes_of_second_host(settings):
     home = settings.root / second_compute.NAME
-    if not home.exists():
+    if not processes.of_second_host(settings):
         return
     for line in _supervised(settings, home):
         name, state, *rest = line.split(None, 2)

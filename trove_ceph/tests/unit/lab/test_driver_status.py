@@ -88,11 +88,13 @@ class ProcessesTest(StatusTestCase):
         )
 
     def test_processes_of_the_second_compute_host(self):
-        self.write('compute-2/etc/supervisord.conf')
         self.answers['supervisorctl'] = (
             'nova-compute   RUNNING   pid 9, uptime 0:01:02\novsdb   FATAL   Exited too quickly\n'
         )
-        with mock.patch('driver.processes.supervisord_pid', return_value=5):
+        with (
+            mock.patch('driver.processes.supervisord_pid', return_value=5),
+            mock.patch('driver.processes.of_second_host', return_value=[7]),
+        ):
             rows = self._rows(status._processes)[2:]
         self.assertEqual(
             [

@@ -37,8 +37,13 @@ link c2-tunnels tunnels
 ip link set c2-tunnels up
 inside ip link set tunnels up
 inside sh "$BRIDGES"
-add_port() { # RUNDIR PORT
-    OVS_RUNDIR=$1 ovs-vsctl --timeout=30 --may-exist add-port br-mgmt "$2"
+attach() { # RUNDIR PORT DEVICE
+    # The switch makes a device promiscuous when it opens it. After a power cut it would go on with
+    # the former device of this name, and receive nothing.
+    case $3 in *PROMISC*) return ;; esac
+    OVS_RUNDIR=$1 ovs-vsctl --timeout=30 --if-exists del-port br-mgmt "$2"
+    OVS_RUNDIR=$1 ovs-vsctl --timeout=30 add-port br-mgmt "$2"
+    echo changed
 }
-add_port "$FIRST_RUNDIR" c2-tunnels
-add_port "$OVS_RUNDIR" tunnels
+attach "$FIRST_RUNDIR" c2-tunnels "$(ip link show c2-tunnels)"
+attach "$OVS_RUNDIR" tunnels "$(inside ip link show tunnels)"

@@ -11,6 +11,7 @@ from driver import (
     fault_injection,
     kill_server,
     scenario,
+    second_compute,
     settings,
     status,
     stop,
@@ -84,6 +85,9 @@ def _parser():
     )
     backups.add_arguments(
         add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')
+    )
+    second_compute.add_arguments(
+        add(second_compute.NAME, second_compute.run, 'fail and recover the second compute host')
     )
     add('down', stop.down, 'stop everything, keep all data')
     command = add(

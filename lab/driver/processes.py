@@ -5,7 +5,9 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 
 _LISTEN = '0A'
 
@@ -19,6 +21,16 @@ def supervisord_pid(settings) -> int | None:
     # After a reboot another supervisord may have the process id.
     is_own = f'{settings.root}/etc/supervisord.conf' in _cmdline(pid)
     return pid if is_own else None
+
+
+def stop_program(settings, program: str) -> None:
+    """Have the lab's supervisord stop a program, if it is alive."""
+    control = settings.root / 'ansible' / 'bin' / 'supervisorctl'
+    if supervisord_pid(settings) and control.exists():
+        subprocess.run(
+            [control, '-c', settings.root / 'etc' / 'supervisord.conf', 'stop', program],
+            capture_output=True,
+        )
 
 
 def listeners() -> dict[int, int]:
@@ -110,6 +122,25 @@ def guests(settings) -> dict[int, str]:
     return found
 
 
+def of_second_host(settings) -> list[int]:
+    """Return the processes of the second compute host, its guests included.
+
+    They share a PID namespace, whose first process is the host's supervisord.
+    """
+    conf = f'{settings.root}/compute-2/etc/supervisord.conf'
+    own = pid_namespace(os.getpid())
+    hosts = {pid_namespace(pid) for pid in pids() if conf in _cmdline(pid)} - {own, None}
+    return [pid for pid in pids() if pid_namespace(pid) in hosts] if hosts else []
+
+
+def pid_namespace(pid: int) -> str | None:
+    """Return the PID namespace of a process, or None if it is gone."""
+    try:
+        return os.readlink(f'/proc/{pid}/ns/pid')
+    except OSError:
+        return None
+
+
 def names_path(text: str, root: pathlib.Path) -> bool:
     """Return whether a text contains a path below the root."""
     return re.search(rf'(?<![\w./-]){re.escape(str(root))}/', text) is not None
@@ -142,14 +173,14 @@ def terminate(pid_list, timeout_sec: float) -> list[int]:
     :returns: the processes that needed SIGKILL.
     """
     for pid in pid_list:
-        _signal(pid, signal.SIGTERM)
+        send(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_sec
     left = list(pid_list)
     while left and time.monotonic() < deadline:
         time.sleep(0.1)
         left = [pid for pid in left if _alive(pid)]
     for pid in left:
-        _signal(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     return left
 
 
@@ -180,7 +211,23 @@ def _stat(pid):
     return stat.rsplit(')', 1)[1].split()
 
 
-def _signal(pid, number):
+def freeze(find: Callable[[], list[int]]) -> None:
+    """Stop processes, also those that they start meanwhile."""
+    stopped: set[int] = set()
+    while fresh := set(find()) - stopped:
+        for pid in fresh:
+            send(pid, signal.SIGSTOP)
+        stopped |= fresh
+
+
+def resume(pid_list) -> None:
+    """Continue stopped processes."""
+    for pid in pid_list:
+        send(pid, signal.SIGCONT)
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a process unless it is gone."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

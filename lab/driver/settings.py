@@ -18,6 +18,7 @@ _BOUNDS = {
     'osd_gib': (4, 4096),
     'cinder_volume_services': (1, 3),
     'warm_guests': (0, 8),
+    'second_compute': (0, 1),
     'flavor_ram_mib': (768, 524288),
     'flavor_vcpus': (1, 64),
     'volume_gib': (1, 1024),

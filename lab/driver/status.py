@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-from driver import environment, processes
+from driver import environment, processes, second_compute
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 
@@ -50,26 +50,34 @@ def _processes(settings):
     if not processes.supervisord_pid(settings):
         yield Row('process', 'supervisord', 'STOPPED', False, 'run make lab to start it')
         return
-    out = _run(
-        settings,
-        [
-            str(settings.root / 'ansible/bin/supervisorctl'),
-            '-c',
-            str(settings.root / 'etc/supervisord.conf'),
-            'status',
-        ],
-    )
     memory = _memory_by_group(settings)
-    for line in out.splitlines():
+    for line in _supervised(settings, settings.root):
         fields = line.split(None, 2)
-        if len(fields) < 2:
-            continue
         detail = fields[2] if len(fields) > 2 else ''
         match = re.match(r'pid (\d+), uptime (.*)', detail)
         if match:
             mib = memory.get(int(match[1]), 0)
             detail = f'{mib:.0f} MiB, up {match[2]}'
         yield Row('process', fields[0], fields[1], fields[1] == 'RUNNING', detail)
+    yield from _processes_of_second_host(settings)
+
+
+def _processes_of_second_host(settings):
+    home = settings.root / second_compute.NAME
+    if not processes.of_second_host(settings):
+        return
+    for line in _supervised(settings, home):
+        name, state, *rest = line.split(None, 2)
+        # Their process ids are those of the host's own namespace.
+        detail = re.sub(r'^pid \d+, uptime', 'up', ''.join(rest))
+        yield Row('process', f'{home.name} {name}', state, state == 'RUNNING', detail)
+
+
+def _supervised(settings, home):
+    """Return what the supervisord of a home says of its programs, one line for each."""
+    control = settings.root / 'ansible/bin/supervisorctl'
+    command = [str(control), '-c', str(home / 'etc/supervisord.conf'), 'status']
+    return [line for line in _run(settings, command).splitlines() if len(line.split()) > 1]
 
 
 def _memory_by_group(settings):

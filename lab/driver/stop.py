@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from driver import processes
+from driver import processes, second_compute
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 from driver.up import exclusive
@@ -93,9 +93,10 @@ def _remove(folder, mark, kept=None):
 
 
 def _stop(settings):
+    second_compute.cut_power(settings)
     # Nova must not see its guests stop, or it records them as switched off and
     # does not start them again with the host.
-    _stop_program(settings, 'nova-compute')
+    processes.stop_program(settings, 'nova-compute')
     processes.terminate(
         [
             pid
@@ -122,15 +123,6 @@ def _clear_inspections(settings):
     python = settings.root / 'venv' / 'bin' / 'python'
     if python.exists() and directory.exists() and any(directory.iterdir()):
         subprocess.run([python, '-W', 'ignore', '-c', CLEAR_INSPECTIONS, directory], check=False)
-
-
-def _stop_program(settings, program):
-    control = settings.root / 'ansible' / 'bin' / 'supervisorctl'
-    if processes.supervisord_pid(settings) and control.exists():
-        subprocess.run(
-            [control, '-c', settings.root / 'etc' / 'supervisord.conf', 'stop', program],
-            capture_output=True,
-        )
 
 
 def _devices(settings):

@@ -19,6 +19,7 @@ from driver.settings import LAB_DIR
 LOCK = '/run/lock/trove-ceph-lab.lock'
 APT_ATTEMPTS = 3
 ORPHAN_TIMEOUT_SEC = 30
+SECOND_COMPUTE_PLAYBOOK = 'second_compute.yml'
 WARM_GUESTS_PLAYBOOK = 'warm_guests.yml'
 WARM_GUESTS_CONF = 'trove-taskmanager.d/warm-guests.conf'
 
@@ -40,8 +41,12 @@ def up(settings, args) -> int:
         if not processes.supervisord_pid(settings):
             # Processes that a dead supervisord left would block its successor.
             processes.terminate(processes.lab_pids(settings), ORPHAN_TIMEOUT_SEC)
+        # A stopped process would not answer.
+        processes.resume(processes.of_second_host(settings))
         ensure_tools(settings)
         code = run_playbook(settings, started)
+        if not code and settings.values['second_compute']:
+            code = run_playbook(settings, started, SECOND_COMPUTE_PLAYBOOK)
         if code:
             raise LabError(
                 'the cloud is not complete; the failed task is above. '

@@ -85,6 +85,33 @@ OPTS = [
         'backup may cause. 0: the time is reported but not checked.',
     ),
     cfg.StrOpt(
+        'server_command',
+        default='',
+        help='Command that sends a signal to the hypervisor process of a server, such as "ssh '
+        '{host} sudo pkill --signal {signal} --full {server}". {signal} is KILL, STOP or CONT, '
+        '{server} is the id of the server in Nova, {host} its host. Empty: the scenarios of '
+        'failovers are skipped.',
+    ),
+    cfg.StrOpt(
+        'host_command',
+        default='',
+        help='Command that lets a compute host fail, or brings it back: {host} is its name in '
+        'Nova, {action} is kill (a power cut), start, freeze (no process of it runs) or thaw. '
+        'Empty: the scenarios of failing hosts are skipped.',
+    ),
+    cfg.StrOpt(
+        'failing_host',
+        default='',
+        help='Name in Nova of the compute host that host_command lets fail. Nothing but databases '
+        'of the scenarios may depend on it.',
+    ),
+    cfg.IntOpt(
+        'failover_timeout_sec',
+        default=1200,
+        min=1,
+        help='Seconds within which a failover must be complete.',
+    ),
+    cfg.StrOpt(
         'flavor_id',
         default='',
         help='Flavor of the databases. Empty: flavor_id of the group database.',

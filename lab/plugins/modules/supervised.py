@@ -31,7 +31,7 @@ options:
     description: >-
       list of name, command, and optionally user, directory, environment,
       files (configuration files or directories watched), ready (one of tcp, http,
-      unix, command), stop_sec and priority
+      unix, command), stop_sec, stop_signal and priority
     required: true
   timeout_sec:
     description: the time limit for all of them to answer
@@ -204,7 +204,7 @@ def render(program, home):
     pairs = ','.join(
         f'{key}="{str(value).replace("%", "%%")}"' for key, value in sorted(environment.items())
     )
-    return TEMPLATE.format(
+    section = TEMPLATE.format(
         name=program['name'],
         command=program['command'],
         home=home,
@@ -214,6 +214,9 @@ def render(program, home):
         environment=pairs,
         stop_sec=program.get('stop_sec', 10),
     )
+    if 'stop_signal' in program:
+        section += f'stopsignal={program["stop_signal"]}\n'
+    return section
 
 
 def digest(paths):

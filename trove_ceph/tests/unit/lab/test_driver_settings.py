@@ -66,6 +66,10 @@ class MergeTest(SettingsTestCase):
         self.assertEqual(2, loaded.playbook_vars()['lab_cinder_volume_services'])
         self.assertIn('must be 1 to 3', self._refused(CINDER_VOLUME_SERVICES='0'))
 
+    def test_second_compute_host_is_off_unless_it_is_set(self):
+        self.assertEqual(0, self._load().playbook_vars()['lab_second_compute'])
+        self.assertEqual(1, self._load(SECOND_COMPUTE='1').playbook_vars()['lab_second_compute'])
+
     def test_mark_file_is_in_the_root(self):
         self.assertEqual(Path('/srv/lab/.trove-ceph-lab'), self._load(ROOT='/srv/lab').mark)
 

@@ -87,6 +87,23 @@ class ProcessesTest(StatusTestCase):
             [(row.name, row.state, row.ok, row.detail) for row in rows],
         )
 
+    def test_processes_of_the_second_compute_host(self):
+        self.answers['supervisorctl'] = (
+            'nova-compute   RUNNING   pid 9, uptime 0:01:02\novsdb   FATAL   Exited too quickly\n'
+        )
+        with (
+            mock.patch('driver.processes.supervisord_pid', return_value=5),
+            mock.patch('driver.processes.of_second_host', return_value=[7]),
+        ):
+            rows = self._rows(status._processes)[2:]
+        self.assertEqual(
+            [
+                ('compute-2 nova-compute', True, 'up 0:01:02'),
+                ('compute-2 ovsdb', False, 'Exited too quickly'),
+            ],
+            [(row.name, row.ok, row.detail) for row in rows],
+        )
+
 
 class CephTest(StatusTestCase):
     """The state as reported by the cluster's own tool."""

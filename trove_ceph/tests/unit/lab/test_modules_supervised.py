@@ -330,6 +330,10 @@ class RenderTest(SupervisedTestCase):
         # The module starts programs in order; supervisord must not.
         self.assertEqual('false', section['autostart'])
         self.assertEqual('root', section['user'])
+        self.assertNotIn('stopsignal', section)
+
+    def test_signal_that_stops_a_program(self):
+        self.assertEqual('KILL', self._section(stop_signal='KILL')['stopsignal'])
 
     def test_given_fields(self):
         section = self._section(user='mysql', directory='/d', stop_sec=60, priority=3)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server or its host fails under load; the database continues on another server.
+
+No acknowledged commit is lost, the addresses stay, and the old server changes nothing, also when it
+runs again.
+"""
+
+import unittest
+from concurrent import futures
+
+from tempest import config
+from tempest.lib import decorators, exceptions
+
+from trove_ceph import exceptions as trove_ceph_exceptions
+from trove_ceph_tempest_plugin import failovers, hypervisors, ledger
+from trove_ceph_tempest_plugin.tests import base
+
+CONF = config.CONF
+#: Commits before the failure, and after the failover.
+COMMITS = 50
+COMMITS_TIMEOUT_SEC = 300
+
+
+class FailoverTestCase(base.DatabaseTest):
+    """Base class of the scenarios of failovers."""
+
+    @classmethod
+    def skip_checks(cls):
+        super().skip_checks()
+        if not CONF.trove_ceph.server_command:
+            raise cls.skipException('[trove_ceph] server_command is not set')
+
+    def setUp(self):
+        super().setUp()
+        options = CONF.trove_ceph
+        self.hypervisors = hypervisors.Hypervisors(options.server_command, options.host_command)
+        self.failovers = failovers.Failovers(self.client, options.failover_timeout_sec)
+        if not self.failovers.are_offered():
+            raise self.skipException("trove-api has not loaded this project's extension")
+        self.server_id, self.host = self._server()
+        self.addresses = self._addresses()
+
+    def _server(self):
+        """Return the server of the instance and its host."""
+        instance = self.admin_client.get_resource('instances', self.instance_id)['instance']
+        server = self.os_admin.servers_client.show_server(instance['server_id'])['server']
+        return server['id'], server['OS-EXT-SRV-ATTR:host']
+
+    def _addresses(self):
+        instance = self.client.get_resource('instances', self.instance_id)['instance']
+        return sorted((one['type'], one['address']) for one in instance['addresses'])
+
+    def survive(self, fail, *, recover_during=None, recover_after=None):
+        """Fail under load, and fail over; check that nothing is lost and nothing else changed.
+
+        :param fail: lets the server fail
+        :param recover_during: lets it run again as soon as the failover changes something
+        :param recover_after: lets it run again after the failover
+        """
+        options = CONF.trove_ceph
+        mixed = self.prepare_load('mixed-70-30')
+        entries = ledger.Ledger(self.database)
+        with futures.ThreadPoolExecutor() as executor, entries:
+            running = executor.submit(mixed.run, options.sysbench_threads, options.sysbench_seconds)
+            entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            fail()
+            failover_id = self.failovers.create(self.instance_id, self.id())
+            if recover_during:
+                self.failovers.wait_until_begun(failover_id)
+                recover_during()
+            completed = self.failovers.wait_until_completed(failover_id)
+            entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            if recover_after:
+                recover_after()
+                entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            # Its connections broke with the server.
+            load_error = running.exception()
+        self.record('client', entries.figures())
+        self.record('failover', {name: completed[name] for name in ('attempts', 'state')})
+        self.record('load', {'error': str(load_error)})
+        if load_error and not isinstance(load_error, trove_ceph_exceptions.LoadFailedError):
+            raise load_error
+        self.assertEqual([], entries.faults())
+        self._assert_moved()
+
+    def _assert_moved(self):
+        """Assert that the instance has another server, its addresses, and no trace of the old."""
+        self.wait_for_instance_status(self.instance_id, expected_op_status=['HEALTHY'])
+        server_id, host = self._server()
+        self.record('servers', {'old': self.host, 'new': host})
+        self.assertNotEqual(self.server_id, server_id)
+        self.assertEqual(self.addresses, self._addresses())
+        self.assertRaises(
+            exceptions.NotFound, self.os_admin.servers_client.show_server, self.server_id
+        )
+
+
+class FailoverScenario(FailoverTestCase):
+    """The hypervisor process of a server fails; its host works."""
+
+    def _signal(self, signal):
+        self.hypervisors.signal(signal, self.server_id, self.host)
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a060')
+    def test_killed_server(self):
+        self.survive(lambda: self._signal('KILL'))
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a061')
+    def test_stopped_server_runs_again(self):
+        """It runs again while the failover fences it and deletes it."""
+        self.survive(lambda: self._signal('STOP'), recover_during=lambda: self._signal('CONT'))
+
+
+class FailingHostTestCase(FailoverTestCase):
+    """The database of the class is on the host that may fail."""
+
+    @classmethod
+    def skip_checks(cls):
+        super().skip_checks()
+        if not (CONF.trove_ceph.host_command and CONF.trove_ceph.failing_host):
+            raise cls.skipException('[trove_ceph] host_command or failing_host is not set')
+
+    @classmethod
+    def _creation_parameters(cls, datastore_version, volume):
+        parameters = super()._creation_parameters(datastore_version, volume)
+        # Trove passes it to Nova, which lets administrators name a host.
+        return parameters | {'availability_zone': f'nova:{CONF.trove_ceph.failing_host}'}
+
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(CONF.trove_ceph.failing_host, self.host)
+
+    def _fail(self, action):
+        self.hypervisors.host(action, self.host)
+
+
+class KilledHostScenario(FailingHostTestCase):
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a062')
+    def test_killed_host(self):
+        """Nova deletes the server of a host that is down; the host returns later."""
+        self.addCleanup(self._fail, 'start')
+        self.survive(lambda: self._fail('kill'), recover_after=lambda: self._fail('start'))
+
+
+class FrozenHostScenario(FailingHostTestCase):
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a063')
+    def test_frozen_host(self):
+        """The old server continues after the failover, as if nothing had happened to it."""
+        self.addCleanup(self._fail, 'thaw')
+        self.survive(lambda: self._fail('freeze'), recover_after=lambda: self._fail('thaw'))
+
+
+class TestFailover(FailoverScenario):
+    """Failures of a server."""
+
+
+class TestKilledHost(KilledHostScenario):
+    """A power cut of a compute host."""
+
+
+class TestFrozenHost(FrozenHostScenario):
+    """A compute host that does nothing for a while."""
+
+
+def load_tests(loader, tests, pattern):
+    suites = (TestFailover, TestKilledHost, TestFrozenHost)
+    return unittest.TestSuite(base.on_volume_types(loader, None, suite) for suite in suites)

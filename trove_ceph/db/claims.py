@@ -32,6 +32,7 @@ _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.DELETE_INSTANCE: tables.InstanceOperationRow,
     Role.KEEP_GUESTS: tables.GuestPoolRow,
     Role.REPLACE_SERVER: tables.ReplacementRow,
+    Role.WATCH_FAILOVERS: tables.FailoverWatchRow,
 }
 _ROWS = dict.fromkeys((tables.BackupRow, *_ROW_OF_ROLE.values()))
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}

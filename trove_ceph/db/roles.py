@@ -26,6 +26,8 @@ class Role(enum.StrEnum):
     KEEP_GUESTS = 'keep-guests'
     #: Replaces the server of an instance; the claim is on the replacement.
     REPLACE_SERVER = 'replace-server'
+    #: Watches all databases for automatic failover; the claim is on the watch.
+    WATCH_FAILOVERS = 'watch-failovers'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
-from trove_ceph.db import backup_record, guest_record, replacement_record
+from trove_ceph.db import backup_record, failover_record, guest_record, replacement_record
+from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.roles import Role
 
 #: Unlike the version table of Trove, which is in the same database.
@@ -19,6 +20,8 @@ VERSION_TABLE = 'trove_ceph_alembic_version'
 _FIELDS = dataclasses.fields(backup_record.BackupRecord)
 _GUEST_FIELDS = dataclasses.fields(guest_record.GuestRecord)
 _REPLACEMENT_FIELDS = dataclasses.fields(replacement_record.ReplacementRecord)
+_FAILOVER_POLICY_FIELDS = dataclasses.fields(failover_record.FailoverPolicy)
+_FAILOVER_WATCH_FIELDS = dataclasses.fields(failover_record.FailoverWatch)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -352,3 +355,42 @@ class ReplacementRow(Claimable, Base):
                 'old_management_port_ids': tuple(self.old_management_port_ids),
             }
         )
+
+
+class FailoverPolicyRow(Base):
+    """A failover policy, see :mod:`failover_record`."""
+
+    __tablename__ = 'trove_ceph_failover_policies'
+    __table_args__ = (
+        sa.UniqueConstraint('scope', 'target', name='uq_trove_ceph_failover_policies_target'),
+    )
+
+    policy_id = orm.mapped_column(sa.String(36), primary_key=True)
+    scope = orm.mapped_column(sa.String(16), nullable=False)
+    target = orm.mapped_column(sa.String(255), nullable=False)
+    project_id = orm.mapped_column(sa.String(255))
+    enabled = orm.mapped_column(sa.Boolean, nullable=False)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+    updated_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+    def as_model(self) -> failover_record.FailoverPolicy:
+        """Return the row as a policy."""
+        values = {field.name: getattr(self, field.name) for field in _FAILOVER_POLICY_FIELDS}
+        return failover_record.FailoverPolicy(**values | {'scope': Scope(self.scope)})
+
+
+class FailoverWatchRow(Claimable, Base):
+    """The watch over all databases: the only row, see :mod:`failover_watch`."""
+
+    __tablename__ = 'trove_ceph_failover_watch'
+
+    name = orm.mapped_column(sa.String(16), primary_key=True)
+    maintenance = orm.mapped_column(_Text)
+    maintenance_since = orm.mapped_column(sa.DateTime)
+    report = orm.mapped_column(sa.JSON)
+    reported_at = orm.mapped_column(sa.DateTime)
+
+    def as_model(self) -> failover_record.FailoverWatch:
+        """Return the row as a record."""
+        values = {field.name: getattr(self, field.name) for field in _FAILOVER_WATCH_FIELDS}
+        return failover_record.FailoverWatch(**values)

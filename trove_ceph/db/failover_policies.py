@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store of failover policies."""
+
+import dataclasses
+import uuid
+from typing import Any
+
+import oslo_db.exception
+import sqlalchemy as sa
+
+from trove_ceph import exceptions
+from trove_ceph.db import tables
+from trove_ceph.db.failover_record import FailoverPolicy
+from trove_ceph.db.policy_record import Scope
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+
+_Row = tables.FailoverPolicyRow
+
+
+class FailoverPolicyStore:
+    """Failover policies; safe for use by several threads and processes.
+
+    Each verb is one transaction. It raises ServiceUnavailableError when the database does not
+    answer or lacks the tables.
+
+    :param transactions: access to the database; by default the one of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+
+    def all(self) -> list[FailoverPolicy]:
+        """Return all policies, the oldest first."""
+        with self._transactions.reading() as session:
+            rows = session.scalars(sa.select(_Row).order_by(_Row.created_at, _Row.policy_id))
+            return [row.as_model() for row in rows]
+
+    def find(self, policy_id: str) -> FailoverPolicy | None:
+        with self._transactions.reading() as session:
+            row = session.get(_Row, policy_id)
+            return None if row is None else row.as_model()
+
+    @retry_on_deadlock
+    def add(self, scope: Scope, target: str, **values: Any) -> FailoverPolicy:
+        """Add a policy.
+
+        :param values: further fields of :class:`.failover_record.FailoverPolicy`
+        :raises RecordExistsError: the target has a policy
+        """
+        now = self._transactions.clock()
+        policy = FailoverPolicy(str(uuid.uuid4()), scope, target, now, now, **values)
+        with self._transactions.writing() as session:
+            session.add(_Row(**dataclasses.asdict(policy) | {'scope': str(scope)}))
+            try:
+                session.flush()
+            except oslo_db.exception.DBDuplicateEntry as error:
+                raise exceptions.RecordExistsError(
+                    f'{scope} {target} has a failover policy; change that one'
+                ) from error
+        return policy
+
+    @retry_on_deadlock
+    def change(self, policy_id: str, enabled: bool) -> None:
+        """Enable or disable a policy; do nothing if it does not exist."""
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(_Row)
+                .where(_Row.policy_id == policy_id)
+                .values(enabled=enabled, updated_at=self._transactions.clock())
+            )
+
+    @retry_on_deadlock
+    def remove(self, policy_id: str) -> None:
+        """Delete a policy; idempotent."""
+        with self._transactions.writing() as session:
+            session.execute(sa.delete(_Row).where(_Row.policy_id == policy_id))

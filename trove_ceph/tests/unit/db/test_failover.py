@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stores of automatic failover: policies and the watch."""
+
+import datetime
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims, failover_policies, failover_watch, transactions
+from trove_ceph.db.failover_record import FailoverWatch
+from trove_ceph.db.policy_record import Scope
+from trove_ceph.tests.unit.db import database
+
+_DATABASE = database.Shared()
+
+
+class _StoreTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime(2026, 1, 1)
+        self.transactions = transactions.Transactions(_DATABASE.emptied(), lambda: self.now)
+
+    def pass_time(self, seconds):
+        self.now += datetime.timedelta(seconds=seconds)
+
+
+class FailoverPolicyStoreTest(_StoreTestCase):
+    def setUp(self):
+        super().setUp()
+        self.store = failover_policies.FailoverPolicyStore(self.transactions)
+
+    def test_adds_changes_and_removes(self):
+        one = self.store.add(Scope.INSTANCE, 'instance', project_id='project')
+        self.assertEqual((True, 'project'), (one.enabled, one.project_id))
+        self.pass_time(1)
+        two = self.store.add(Scope.DATASTORE, 'mysql/8.4', enabled=False)
+        self.assertEqual([one, two], self.store.all())
+        self.store.change(one.policy_id, enabled=False)
+        changed = self.store.find(one.policy_id)
+        self.assertEqual((False, self.now), (changed.enabled, changed.updated_at))
+        for _again in range(2):
+            self.store.remove(one.policy_id)
+        self.assertEqual([two], self.store.all())
+        self.assertIsNone(self.store.find(one.policy_id))
+
+    def test_a_target_has_one_policy(self):
+        self.store.add(Scope.DATASTORE, 'mysql')
+        error = self.assertRaises(
+            exceptions.RecordExistsError, self.store.add, Scope.DATASTORE, 'mysql'
+        )
+        self.assertIn('datastore mysql has a failover policy', str(error))
+        self.assertEqual(1, len(self.store.all()))
+
+    def test_lacking_tables(self):
+        empty = transactions.Transactions(database.facade(':memory:'))
+        store = failover_policies.FailoverPolicyStore(empty)
+        error = self.assertRaises(exceptions.ServiceUnavailableError, store.all)
+        self.assertIn('db sync', str(error))
+
+
+class FailoverWatchStoreTest(_StoreTestCase):
+    def setUp(self):
+        super().setUp()
+        self.store = failover_watch.FailoverWatchStore(self.transactions)
+
+    def test_one_worker_watches(self):
+        self.assertEqual(FailoverWatch(), self.store.read())
+        first, second = (claims.Claimant(name) for name in ('first', 'second'))
+        claim = self.store.begin_watching(first)
+        self.assertIsNone(self.store.begin_watching(second))
+        self.assertEqual(('first', self.now), self._claim())
+        self.pass_time(46)
+        self.assertIsNotNone(self.store.begin_watching(second))
+        self.assertEqual(('second', self.now), self._claim())
+        self.store.record_report(claim, {'hold': None})
+        self.assertIsNone(self.store.read().report)
+
+    def _claim(self):
+        found = self.store.read()
+        return found.claimed_by, found.heartbeat_at
+
+    def test_the_report_of_the_last_round(self):
+        claim = self.store.begin_watching(claims.Claimant('worker'))
+        self.store.record_report(claim, {'hold': 'maintenance'})
+        self.pass_time(10)
+        self.store.record_report(claim, {'hold': None})
+        found = self.store.read()
+        self.assertEqual(({'hold': None}, self.now), (found.report, found.reported_at))
+
+    def test_maintenance(self):
+        self.store.set_maintenance('new switch')
+        began = self.now
+        found = self.store.read()
+        self.assertEqual(('new switch', began), (found.maintenance, found.maintenance_since))
+        self.store.begin_watching(claims.Claimant('worker'))
+        self.assertEqual('new switch', self.store.read().maintenance)
+        self.store.set_maintenance(None)
+        found = self.store.read()
+        self.assertEqual((None, None), (found.maintenance, found.maintenance_since))

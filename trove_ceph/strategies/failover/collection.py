@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collect the facts of a round.
+
+Trove's tables are read for all databases. Nova, Cinder and Ceph are asked only about those with a
+policy whose agents are silent. The first of these services that does not answer ends the
+collection, since nothing is moved then.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+
+from trove_ceph import exceptions
+from trove_ceph.db.failover_record import FailoverPolicy
+from trove_ceph.db.policy_record import Scope
+from trove_ceph.db.replacement_record import ReplacementRecord, RequestedBy
+from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.failover import history, verdicts
+from trove_ceph.strategies.failover.dependencies import FailoverDependencies
+from trove_ceph.strategies.failover.facts import HostState, RoundFacts, Signs
+from trove_ceph.strategies.failover.memory import WatchMemory
+from trove_ceph.strategies.policies import policy_match
+from trove_ceph.strategies.replacement import rules
+
+#: More silent databases that could be replaced are not asked about in one round.
+_MOST_ASKED = 100
+#: How many databases that report are tried as a control until one has a client.
+_MOST_CONTROLS = 5
+_UNREACHABLE = (exceptions.ServiceUnavailableError, exceptions.CephUnreachableError)
+
+_Instances = Mapping[str, backup_types.Instance]
+
+
+def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> RoundFacts:
+    """Return the facts of a round, and have the memory observe the reports of the agents.
+
+    :param now: by the clock of the memory
+    :raises ServiceUnavailableError: the database does not answer
+    """
+    # Before the instances, so that each policy of an instance that is absent there is an orphan.
+    policies = deps.policies.all()
+    reports = deps.databases.list_reports()
+    listed = {one.id: one for one in deps.databases.list_instances()}
+    # An agent that has never reported, such as that of an instance being created, is not watched.
+    instances = {one.id: one for one in listed.values() if _is_watched(one) and one.id in reports}
+    memory.observe({one: reports[one] for one in instances}, now)
+    settings, time = deps.settings, deps.watch.now()
+    covered = _covered(policies, instances)
+    asking = _Asking(deps)
+    signs = {}
+    for instance_id in sorted(covered):
+        if memory.silent_sec(instance_id, now) > settings.silent_sec:
+            why_not = _why_not(deps, instances[instance_id], time)
+            signs[instance_id] = (
+                asking.signs_of(instances[instance_id]) if why_not is None else Signs(why_not)
+            )
+    control_clients = None
+    if any(one.clients == () for one in signs.values()):
+        reporting = [
+            one
+            for one in instances.values()
+            if memory.is_reporting(one.id, now, settings.silent_sec) and one.volume_id is not None
+        ]
+        # A database with a policy is likely to be on a tier.
+        reporting.sort(key=lambda one: one.id not in covered)
+        control_clients = asking.find_control(reporting)
+    took_sec = deps.clock() - now
+    if took_sec > settings.silent_sec:
+        asking.failures.append(f'asking the other services took {took_sec:.0f} s')
+    return RoundFacts(
+        instance_ids=frozenset(instances),
+        covered=covered,
+        time=time,
+        signs=signs,
+        control_clients=control_clients,
+        hosts=asking.hosts,
+        failures=tuple(asking.failures),
+        replacements=_automatic(deps, time - history.KEPT),
+        maintenance=deps.watch.read().maintenance,
+        orphans=tuple(
+            one for one in policies if one.scope is Scope.INSTANCE and one.target not in listed
+        ),
+    )
+
+
+class _Asking:
+    """The requests to Nova, Cinder and Ceph of one round.
+
+    :ivar failures: why some were not answered
+    """
+
+    def __init__(self, deps: FailoverDependencies):
+        self._deps = deps
+        self._asked = 0
+        self.hosts: Mapping[str, HostState] = {}
+        self.failures: list[str] = []
+
+    def signs_of(self, instance: backup_types.Instance) -> Signs:
+        """Return the signs of a database whose server may be replaced."""
+        self._asked += 1
+        if self._asked > _MOST_ASKED and not self.failures:
+            self.failures.append(f'more than {_MOST_ASKED} databases are silent')
+        if self.failures:
+            return Signs('nothing was asked about it in this round')
+        try:
+            return self._ask(instance)
+        except _UNREACHABLE as error:
+            self.failures.append(str(error))
+            return Signs(f'its signs are not known: {error}')
+        except exceptions.TroveCephError as error:
+            return Signs(f'its image cannot be examined: {error}')
+
+    def _ask(self, instance: backup_types.Instance) -> Signs:
+        assert instance.server_id is not None and instance.volume_id is not None
+        self.hosts = self.hosts or self._deps.servers.list_hosts()
+        server = self._deps.servers.find(instance.server_id)
+        why_held = verdicts.why_server_held(server, self.hosts)
+        if why_held is not None:
+            return Signs(why_held)
+        return Signs(server=server, clients=self._deps.volumes.find_clients(instance.volume_id))
+
+    def find_control(self, reporting: Sequence[backup_types.Instance]) -> int | None:
+        """Return how many clients databases have whose agents report; None: none is on a tier.
+
+        :param reporting: those that are likely to be on a tier first
+        """
+        most = None
+        for instance in reporting[:_MOST_CONTROLS]:
+            try:
+                clients = self._deps.volumes.find_clients(instance.volume_id or '')
+            except _UNREACHABLE as error:
+                self.failures.append(str(error))
+                return None
+            except exceptions.TroveCephError:
+                # Its image cannot be examined; another one may be.
+                continue
+            if clients:
+                return len(clients)
+            # The server of this one may have failed a moment ago.
+            most = most if clients is None else 0
+        return most
+
+
+def _is_watched(instance: backup_types.Instance) -> bool:
+    is_ours = instance.has_our_guest_agent
+    return is_ours and not instance.is_building and not instance.is_deleting
+
+
+def _covered(policies: Iterable[FailoverPolicy], instances: _Instances) -> frozenset[str]:
+    """Return the ids of the instances that an enabled policy applies to."""
+    by_target = policy_match.index(policies)
+    return frozenset(
+        one.id
+        for one in instances.values()
+        if policy_match.policy_of(
+            by_target, policy_match.Subject(one.id, one.datastore, one.version)
+        )
+    )
+
+
+def _why_not(
+    deps: FailoverDependencies, instance: backup_types.Instance, time: datetime.datetime
+) -> str | None:
+    """Return why the server of an instance cannot be replaced, by Trove's tables."""
+    facts = deps.databases.find_facts(instance.id)
+    if facts is None or facts.server_id != instance.server_id:
+        return 'its server has just been replaced'
+    return rules.why_not(facts, False, time)
+
+
+def _automatic(deps: FailoverDependencies, since: datetime.datetime) -> Sequence[ReplacementRecord]:
+    """Return the automatic failovers that are open, or have ended since a time."""
+    is_open = deps.replacements.list(is_open=True)
+    ended = deps.replacements.ended_since(since, RequestedBy.AUTOMATIC)
+    return [one for one in (*is_open, *ended) if one.requested_by is RequestedBy.AUTOMATIC]

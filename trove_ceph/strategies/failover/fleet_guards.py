@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why no database at all is moved; pure functions.
+
+When many databases look failed at once, it is more likely that what lies between them and the
+watcher failed: a switch, the message bus, the conductor, Nova or Ceph. Replacing servers would then
+help none of them, and interrupt those that serve.
+"""
+
+from collections.abc import Collection
+
+from trove_ceph.strategies.failover.facts import FailoverSettings, Finding, RoundFacts, Verdict
+from trove_ceph.strategies.failover.memory import WatchMemory
+
+#: A database that cannot be replaced and is silent for longer says nothing of the fleet.
+_STALE_SEC = 86400
+
+
+def silent_of(
+    facts: RoundFacts,
+    findings: Collection[Finding],
+    memory: WatchMemory,
+    settings: FailoverSettings,
+    now: float,
+) -> frozenset[str]:
+    """Return the instances whose silence counts against the fleet.
+
+    Not counted are those that are held for a reason of their own, and those that no failover
+    concerns and that have been silent for longer than a day.
+    """
+    verdicts = {one.instance_id: one.verdict for one in findings}
+
+    def counts(instance_id: str) -> bool:
+        verdict = verdicts.get(instance_id)
+        silent_sec = memory.silent_sec(instance_id, now)
+        if silent_sec <= settings.silent_sec or verdict is Verdict.HELD:
+            return False
+        return verdict is Verdict.SUSPECT or silent_sec <= _STALE_SEC
+
+    return frozenset(filter(counts, facts.instance_ids))
+
+
+def why_hold(
+    facts: RoundFacts, silent: Collection[str], reporting: int, settings: FailoverSettings
+) -> str | None:
+    """Return why no database is moved in this round; None: no guard objects.
+
+    :param silent: the instances whose silence counts against the fleet
+    :param reporting: how many agents report
+    """
+    if facts.maintenance is not None:
+        return f'maintenance: {facts.maintenance or "no reason"}'
+    if facts.failures:
+        return f'not all signs are known: {"; ".join(facts.failures)}'
+    if not silent:
+        return None
+    counted = len(silent) + reporting
+    if len(silent) > max(1, settings.most_silent_share * counted):
+        return (
+            f'the agents of {len(silent)} of {counted} databases are silent, more than the share '
+            f'{settings.most_silent_share:g}; look for a common cause, such as the message bus or '
+            'a switch'
+        )
+    if not reporting:
+        return 'no other agent reports, so that the message bus or the conductor may have failed'
+    down = sorted(
+        name
+        for name, host in facts.hosts.items()
+        if not host.is_up and host.disabled_because is None
+    )
+    if len(down) > settings.most_hosts_down:
+        return (
+            f'{len(down)} hosts do not report to Nova, more than {settings.most_hosts_down}: '
+            f'{", ".join(down)}'
+        )
+    return None
+
+
+def why_no_control(facts: RoundFacts) -> str | None:
+    """Return why the absence of clients in Ceph proves nothing in this round; None: it does."""
+    if facts.control_clients is None:
+        return 'no database that reports is on a tier, so that Ceph\'s list cannot be checked'
+    if not facts.control_clients:
+        return (
+            'Ceph shows no client of a database whose agent reports, so that its lists of clients '
+            'prove nothing'
+        )
+    return None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What earlier automatic failovers allow now; pure functions."""
+
+import datetime
+from collections.abc import Sequence
+
+from trove_ceph.db.replacement_record import ReplacementRecord
+
+#: The time for which :class:`.facts.RoundFacts` has the replacements that have ended.
+KEPT = datetime.timedelta(days=1)
+_HOUR = datetime.timedelta(hours=1)
+
+
+def used_of_limit(replacements: Sequence[ReplacementRecord], time: datetime.datetime) -> int:
+    """Return how many automatic failovers of the last hour count towards its limit.
+
+    One that has ended and moved nothing does not count.
+    """
+    return sum(
+        time - one.created_at < _HOUR and (one.state.is_open or one.fenced_at is not None)
+        for one in replacements
+    )
+
+
+def why_paused(
+    instance_id: str,
+    replacements: Sequence[ReplacementRecord],
+    time: datetime.datetime,
+    pause: datetime.timedelta,
+) -> str | None:
+    """Return that an instance was failed over automatically too lately; None: it was not.
+
+    The pause doubles with each automatic failover of the instance within a day, whatever came of
+    it.
+
+    :param pause: after the first one
+    """
+    ended = [
+        one.ended_at
+        for one in replacements
+        if one.instance_id == instance_id and one.ended_at is not None
+    ]
+    if not ended:
+        return None
+    until = max(ended) + pause * 2 ** (len(ended) - 1)
+    if time >= until:
+        return None
+    return (
+        f'its automatic failover ended at {max(ended).isoformat()}; the next one is allowed '
+        f'from {until.isoformat()}'
+    )

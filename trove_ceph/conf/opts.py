@@ -6,6 +6,7 @@ import copy
 from oslo_config import cfg
 
 from trove_ceph.conf import (
+    failover,
     guest,
     guests,
     qos,
@@ -36,5 +37,6 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
         (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
         (guests.GROUP, copy.deepcopy(guests.OPTS)),
         (replacement.GROUP, copy.deepcopy(replacement.OPTS)),
+        (failover.GROUP, copy.deepcopy(failover.OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
     ]

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guests, replacement, storage
+from trove_ceph.conf import failover, guests, replacement, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -163,4 +163,5 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTS, group=GROUP)
     guests.register(conf)
     replacement.register(conf)
+    failover.register(conf)
     storage.register_transport(conf)

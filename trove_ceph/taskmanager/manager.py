@@ -40,6 +40,7 @@ from trove_ceph.strategies.restore import clone_volume, flatten, planning, resto
 from trove_ceph.taskmanager import (
     background,
     factory,
+    failover,
     guest_factory,
     replacement_factory,
     warm_guests,
@@ -129,6 +130,7 @@ class Manager(manager.Manager):
         self._replacement_background = background.Background(
             _REPLACEMENTS_SPACING_SEC, (self._start_replacements,)
         )
+        self._failover_thread = failover.FailoverThread(CONF, self._deps)
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
@@ -312,6 +314,7 @@ class Manager(manager.Manager):
         self._background.start()
         self._guest_background.start()
         self._replacement_background.start()
+        self._failover_thread.start()
 
     def _cancel_replacement(self, instance_id: str) -> None:
         """Return when the server of an instance that is being deleted is not replaced any more."""

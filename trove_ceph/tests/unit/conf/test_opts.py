@@ -3,6 +3,7 @@ from oslo_config import cfg
 from oslotest import base
 
 from trove_ceph.conf import (
+    failover,
     guest,
     guests,
     opts,
@@ -22,6 +23,7 @@ class OptsTestCase(base.BaseTestCase):
             (opts.list_taskmanager_opts(), taskmanager, 'trove_ceph_backup'),
             (opts.list_taskmanager_opts(), guests, 'trove_ceph_guests'),
             (opts.list_taskmanager_opts(), replacement, 'trove_ceph_replacement'),
+            (opts.list_taskmanager_opts(), failover, 'trove_ceph_failover'),
             (opts.list_storage_opts(), verification, 'trove_ceph_verification'),
         ):
             groups = {group.name: found for group, found in listed}
@@ -29,7 +31,7 @@ class OptsTestCase(base.BaseTestCase):
             self.assertEqual([opt.name for opt in module.OPTS], [opt.name for opt in groups[name]])
 
     def test_options_explain_themselves_and_are_bounded(self):
-        modules = (guest, guests, replacement, storage, taskmanager, verification)
+        modules = (failover, guest, guests, replacement, storage, taskmanager, verification)
         for opt in [opt for module in modules for opt in module.OPTS]:
             self.assertGreater(len(opt.help), 50, opt.name)
             if isinstance(opt, (cfg.IntOpt, cfg.FloatOpt)):
@@ -38,7 +40,7 @@ class OptsTestCase(base.BaseTestCase):
 
     def test_registering_twice(self):
         conf = cfg.ConfigOpts()
-        for module in (guest, guests, replacement, storage, taskmanager, verification):
+        for module in (failover, guest, guests, replacement, storage, taskmanager, verification):
             module.register(conf)
             module.register(conf)
         conf([])

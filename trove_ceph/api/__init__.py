@@ -2,5 +2,5 @@
 """An extension of Trove's API with the requests and details that Trove lacks.
 
 Trove loads :mod:`extension`. :mod:`rules` declares the default policies; :mod:`details`,
-:mod:`policies` and :mod:`failovers` are the resources.
+:mod:`policies`, :mod:`failovers` and :mod:`failover_policies` are the resources.
 """

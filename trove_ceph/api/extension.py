@@ -3,9 +3,10 @@
 
 from trove.common import cfg, extensions
 
-from trove_ceph.api import details, failovers, policies, rules
+from trove_ceph.api import details, failover_policies, failovers, policies, rules
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import backups, replacements
+from trove_ceph.db import failover_policies as db_failover_policies
 from trove_ceph.db import policies as db_policies
 
 CONF = cfg.CONF
@@ -52,13 +53,13 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
 
 
 class Failovers(extensions.ExtensionDescriptor):
-    """Failovers of instances."""
+    """Failovers of instances, and failover policies."""
 
     def get_name(self) -> str:
         return 'Failovers'
 
     def get_description(self) -> str:
-        return 'Failovers of instances to other servers'
+        return 'Failovers of instances to other servers, and failover policies'
 
     def get_alias(self) -> str:
         return 'TROVE-CEPH-FAILOVERS'
@@ -75,5 +76,11 @@ class Failovers(extensions.ExtensionDescriptor):
         return [
             extensions.ResourceExtension(
                 '{tenant_id}/failovers', failovers.FailoversController(store)
-            )
+            ),
+            extensions.ResourceExtension(
+                '{tenant_id}/failover_policies',
+                failover_policies.FailoverPoliciesController(
+                    db_failover_policies.FailoverPolicyStore()
+                ),
+            ),
         ]

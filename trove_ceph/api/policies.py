@@ -13,10 +13,9 @@ from oslo_log import log as logging
 from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
-from trove.datastore import models as datastore_models
 
 from trove_ceph import exceptions
-from trove_ceph.api import controller, schemas, views
+from trove_ceph.api import controller, datastore_targets, schemas, views
 from trove_ceph.db import policies
 from trove_ceph.db.policy_record import BackupPolicy, Retention, Scope
 from trove_ceph.strategies.policies import schedule
@@ -81,7 +80,7 @@ class PoliciesController(controller.Controller):
             policy.authorize_on_tenant(context, _OPERATE)
             project_id = None
         if scope is Scope.DATASTORE:
-            _check_datastore(target)
+            datastore_targets.check(_KEY, target)
         if scope is Scope.TIER:
             _check_tier(self._tiers_file, target)
         self._check_interval(content)
@@ -164,24 +163,6 @@ class PoliciesController(controller.Controller):
         rule = f'{_KEY}:{verb}'
         controller.authorize_policy(context, rule, _OPERATE, subject, found.project_id)
         return found
-
-
-def _check_datastore(target: str) -> None:
-    """Refuse a target that is not the name of a datastore or of a datastore version."""
-    name, _, version = target.partition('/')
-    try:
-        datastore = datastore_models.Datastore.load(name)
-        if version:
-            found = datastore_models.DatastoreVersion.load(datastore, version)
-    except trove_exceptions.NotFound as error:
-        raise _bad('target', f'{target!r} is not a datastore: {error}') from error
-    except trove_exceptions.DatastoreVersionsNoUniqueMatch as error:
-        raise _bad('target', f'{target!r} matches several versions: {error}') from error
-    # Policies are matched to instances by these names.
-    if datastore.name != name:
-        raise _bad('target', f'must be the name {datastore.name} instead of an id')
-    if version and found.name != version:
-        raise _bad('target', f'must be the name {found.name} instead of an id')
 
 
 def _check_tier(path: str, target: str) -> None:

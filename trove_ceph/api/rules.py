@@ -9,6 +9,7 @@ _BASE = '/v1.0/{account_id}'
 PATH_DETAILS = f'{_BASE}/backup_details'
 PATH_POLICIES = f'{_BASE}/backup_policies'
 PATH_FAILOVERS = f'{_BASE}/failovers'
+PATH_FAILOVER_POLICIES = f'{_BASE}/failover_policies'
 _OWNER = 'rule:admin_or_owner'
 _ADMIN = 'rule:admin'
 
@@ -22,7 +23,7 @@ def _rule(
 
 def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
     """Return the rules; the rules that they refer to are Trove's."""
-    return [*_of_backups(), *_of_failovers()]
+    return [*_of_backups(), *_of_failovers(), *_of_failover_policies()]
 
 
 def _of_backups() -> list[oslo_policy.DocumentedRuleDefault]:
@@ -138,6 +139,49 @@ def _of_failovers() -> list[oslo_policy.DocumentedRuleDefault]:
             'Request a failover of an instance that is healthy.',
             'POST',
             PATH_FAILOVERS,
+        ),
+    ]
+
+
+def _of_failover_policies() -> list[oslo_policy.DocumentedRuleDefault]:
+    path, policy = PATH_FAILOVER_POLICIES, f'{PATH_FAILOVER_POLICIES}/{{policy}}'
+    return [
+        _rule('failover_policy:index', _OWNER, 'List failover policies.', 'GET', path),
+        _rule(
+            'failover_policy:index:all_projects',
+            _ADMIN,
+            'List failover policies of all projects.',
+            'GET',
+            path,
+        ),
+        _rule('failover_policy:show', _OWNER, 'Show a failover policy.', 'GET', policy),
+        _rule(
+            'failover_policy:create',
+            _OWNER,
+            'Create a failover policy for an instance.',
+            'POST',
+            path,
+        ),
+        _rule(
+            'failover_policy:update',
+            _OWNER,
+            'Enable or disable a failover policy of an instance.',
+            'PATCH',
+            policy,
+        ),
+        _rule(
+            'failover_policy:delete',
+            _OWNER,
+            'Delete a failover policy of an instance.',
+            'DELETE',
+            policy,
+        ),
+        _rule(
+            'failover_policy:operate',
+            _ADMIN,
+            'See, create, change and delete failover policies for datastores.',
+            'POST',
+            path,
         ),
     ]
 

@@ -114,3 +114,25 @@ POLICY: dict[str, Any] = {
         },
     },
 }
+
+FAILOVER_POLICY_CHANGES: dict[str, Any] = {
+    'type': 'object',
+    'required': ['enabled'],
+    'additionalProperties': False,
+    'properties': {'enabled': _FLAG},
+}
+
+FAILOVER_POLICY: dict[str, Any] = {
+    'type': 'object',
+    'required': ['scope', 'target'],
+    'additionalProperties': False,
+    'properties': {
+        'enabled': _FLAG,
+        'scope': {'enum': [str(scope) for scope in (Scope.INSTANCE, Scope.DATASTORE)]},
+        'target': {
+            'type': 'string',
+            'pattern': r'^\S{1,255}$',
+            'description': "an instance's id, a datastore or datastore/version",
+        },
+    },
+}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trove_ceph.db import backup_record
+from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
 from trove_ceph.db.replacement_record import ReplacementRecord
 
@@ -98,6 +99,19 @@ def policy(policy: BackupPolicy) -> dict[str, Any]:
     del shown['policy_id']
     keys = ('run_wanted_at', 'created_at', 'updated_at')
     return shown | {name: _timestamp(shown[name]) for name in keys}
+
+
+def failover_policy(policy: FailoverPolicy) -> Mapping[str, Any]:
+    """Return a failover policy."""
+    return {
+        'id': policy.policy_id,
+        'scope': str(policy.scope),
+        'target': policy.target,
+        'enabled': policy.enabled,
+        'project_id': policy.project_id,
+        'created_at': _timestamp(policy.created_at),
+        'updated_at': _timestamp(policy.updated_at),
+    }
 
 
 def run(run: PolicyRun) -> Mapping[str, Any]:

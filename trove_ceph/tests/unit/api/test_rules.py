@@ -15,11 +15,17 @@ from trove_ceph.tests.unit.api import world
 PAGES = Path(trove_ceph.__file__).parent.parent / 'doc/source/admin'
 
 
+def _page(rule):
+    """Return the name of the page that describes a rule."""
+    resource = rule.partition(':')[0]
+    pages = {'failover': 'failover', 'failover_policy': 'automatic-failover'}
+    return pages.get(resource, 'backup-policies')
+
+
 class RulesTest(base.BaseTestCase):
     def test_each_rule_has_a_description(self):
         for rule in rules.list_rules():
-            name = 'failover' if rule.name.startswith('failover') else 'backup-policies'
-            page = (PAGES / f'{name}.rst').read_text()
+            page = (PAGES / f'{_page(rule.name)}.rst').read_text()
             row = f'   * - ``{rule.name}``\n     - ``{rule.check_str}``\n     - '
             self.assertIn(row, page)
 

@@ -19,7 +19,14 @@ from trove.instance import models as instance_models
 from trove.instance.service_status import ServiceStatuses
 
 from trove_ceph.api import extension
-from trove_ceph.db import backups, claims, policies, replacements, transactions
+from trove_ceph.db import (
+    backups,
+    claims,
+    failover_policies,
+    policies,
+    replacements,
+    transactions,
+)
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -74,6 +81,7 @@ class World(fixtures.Fixture):
         self.replacements = replacements.ReplacementStore(
             transactions.Transactions(facade, clock=lambda: self.now)
         )
+        self.failover_policies = failover_policies.FailoverPolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # The calls to the taskmanager, and the notifications.
         self.casts, self.notifications = [], []
@@ -82,6 +90,7 @@ class World(fixtures.Fixture):
             ('backups.BackupStore', self.records),
             ('policies.PolicyStore', self.policies),
             ('replacements.ReplacementStore', self.replacements),
+            ('failover_policies.FailoverPolicyStore', self.failover_policies),
         ):
             self.useFixture(
                 fixtures.MonkeyPatch(f'trove_ceph.db.{name}', lambda store=store: store)

@@ -250,7 +250,7 @@ class EntryPointsTest(base.BaseTestCase):
 
     def test_no_name_is_that_of_another_command(self):
         ours = {point.name for point in harness.entry_points() if point.group == harness.GROUP}
-        self.assertEqual(14, len(ours))
+        self.assertEqual(18, len(ours))
         for point in metadata.entry_points(group=harness.GROUP):
             if not point.value.startswith('trove_ceph.'):
                 self.assertNotIn(point.name, ours)

@@ -10,8 +10,8 @@ from trove_ceph.strategies.replacement.dependencies import StartState
 
 LOG = logging.getLogger(__name__)
 
-#: An agent that says so once may have been asked while it restarted.
-_FAILURES_IN_A_ROW = 3
+#: After so many starts that failed, MySQL is left to the tenant.
+_MOST_STARTS = 3
 #: Of the text of an agent, which is not trusted.
 _MAX_TEXT = 200
 
@@ -21,15 +21,15 @@ class Start:
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
-        self._failures = 0
         self._has_answered = False
-        self._error = ''
+        self._error: str | None = None
 
     def run(self) -> str | None:
         """Wait until MySQL serves.
 
         :returns: None: it serves; otherwise why it never will
         :raises InProgressError: it does not serve yet
+        :raises GuestUnavailableError: it did not start; the next request starts it again
         """
         try:
             self._attempt.wait(self._is_decided, 'MySQL does not serve on the new server yet')
@@ -37,7 +37,11 @@ class Start:
             if reason := self._why_hopeless():
                 return reason
             raise
-        return self._error if self._failures else None
+        if self._error is not None and self._attempt.record.attempts + 1 < _MOST_STARTS:
+            raise exceptions.GuestUnavailableError(
+                f'{self._attempt.record}: MySQL did not start on the new server: {self._error}'
+            )
+        return self._error
 
     def _is_decided(self) -> bool:
         self._attempt.find_instance()
@@ -48,12 +52,9 @@ class Start:
             return False
         self._has_answered = True
         if progress.state is StartState.FAILED:
-            self._failures += 1
             text = ' '.join(progress.error.split())[:_MAX_TEXT]
             self._error = text or 'the guest agent did not say why'
-            return self._failures >= _FAILURES_IN_A_ROW
-        self._failures = 0
-        return progress.state is StartState.SERVING
+        return progress.state in (StartState.FAILED, StartState.SERVING)
 
     def _why_hopeless(self) -> str | None:
         record = self._attempt.record

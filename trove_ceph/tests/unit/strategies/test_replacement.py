@@ -377,13 +377,19 @@ class StartTest(ReplacementTestCase):
         failed = StartProgress(StartState.FAILED, 'a file is locked')
         starting = StartProgress(StartState.STARTING)
         world = self.make_world()
-        world.start_answers = [failed, failed, starting, failed, failed]
+        world.start_answers = [starting, failed, starting, starting, failed, starting]
+        self.assertRaises(exceptions.GuestUnavailableError, world.attempt().run)
+        record = world.record()
+        self.assertEqual((ReplacementState.STARTING, 1), (record.state, record.attempts))
+        self.assertIn('a file is locked', record.error)
         world.finish()
         world.check_completed()
 
     def test_mysql_that_does_not_start(self):
         world = self.make_world(guest_hosts=OTHER_HOST)
-        world.start_answers = [StartProgress(StartState.FAILED, 'bad\n option  ' + 'x' * 500)] * 3
+        failed = StartProgress(StartState.FAILED, 'bad\n option  ' + 'x' * 500)
+        # Each request after a failure starts MySQL again.
+        world.start_answers = [StartProgress(StartState.STARTING), failed] * 3
         self.assert_failed('bad option xx')
         self.assertLessEqual(len(world.fault), 200)
         # The tenant can repair it: everything is on the new server.

@@ -82,6 +82,8 @@ class ReplacementRecord:
     :param chosen_at: when a guest or a booted server was chosen as the new server
     :param fenced_at: when Ceph had proved that the old server cannot write
     :param moved_at: when the new server became that of the instance
+    :param answered_at: when an attempt last got an answer of the new server's agent
+    :param failed_starts: how many starts of MySQL on the new server have failed
     :param given_up_because: why an operator does not wait for MySQL on the new server any longer
     """
 
@@ -114,6 +116,8 @@ class ReplacementRecord:
     chosen_at: datetime.datetime | None = None
     fenced_at: datetime.datetime | None = None
     moved_at: datetime.datetime | None = None
+    answered_at: datetime.datetime | None = None
+    failed_starts: int = 0
     ended_at: datetime.datetime | None = None
     given_up_because: str | None = None
     claimed_by: str | None = None

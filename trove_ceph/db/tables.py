@@ -339,6 +339,8 @@ class ReplacementRow(Claimable, Base):
     chosen_at = orm.mapped_column(sa.DateTime)
     fenced_at = orm.mapped_column(sa.DateTime)
     moved_at = orm.mapped_column(sa.DateTime)
+    answered_at = orm.mapped_column(sa.DateTime)
+    failed_starts = orm.mapped_column(sa.Integer, nullable=False)
     ended_at = orm.mapped_column(sa.DateTime)
     given_up_because = orm.mapped_column(_Text)
 

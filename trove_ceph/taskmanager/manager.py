@@ -320,7 +320,9 @@ class Manager(manager.Manager):
         """Return when the server of an instance that is being deleted is not replaced any more."""
         # Without a replacement, a deletion needs none of the clients that these use.
         if self._replacement_store.find_open(instance_id) is not None:
-            self._replacements().cancel(instance_id)
+            # This may take minutes, and another taskmanager resumes a deletion only by its claim.
+            with self._claimed(Role.DELETE_INSTANCE, instance_id):
+                self._replacements().cancel(instance_id)
 
     def _start_replacements(self) -> None:
         self._replacements().start_due()

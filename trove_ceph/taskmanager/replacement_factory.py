@@ -56,6 +56,7 @@ def make_dependencies(
         volumes=replacement_volumes.ReplacementVolumes(
             deps.cinder,
             deps.find_image,
+            deps.storage.describe,
             volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
         ),
         guests=replacement_guests.ReplacementGuests(

@@ -39,14 +39,12 @@ class ReplacementGuests:
 
         :param not_on: the host whose guests are left out
         """
+        if (claimed := self._find_claimed(record, not_on)) is not None:
+            return claimed
         # With network isolation docker has another configuration, which it reads only when it
         # starts.
         if self._warm is None or CONF.network.network_isolation:
             return None
-        for guest in self._store.list(states=[GuestState.CLAIMED]):
-            # The taskmanager that claimed it died before it recorded that.
-            if guest.instance_id == record.instance_id:
-                return guest
         assert record.version_id is not None
         assert record.flavor_id is not None
         assert record.image_id is not None
@@ -63,6 +61,21 @@ class ReplacementGuests:
             LOG.warning('%s: warm guests are not used: %s', record, error)
             return None
 
+    def _find_claimed(self, record: ReplacementRecord, not_on: str | None) -> GuestRecord | None:
+        """Return the guest that the replacement has claimed; retire those that do not fit it."""
+        found = None
+        for guest in self._store.list(states=[GuestState.CLAIMED]):
+            if guest.instance_id != record.instance_id:
+                continue
+            # The taskmanager that claimed it died before it recorded that, or it was claimed for an
+            # earlier replacement.
+            needed = (record.flavor_id, record.image_id)
+            if (guest.flavor_id, guest.image_id) == needed and guest.host != not_on:
+                found = guest
+            else:
+                self.retire(guest.guest_id, f'{record} needs another guest')
+        return found
+
     def bind(self, guest: GuestRecord, request: BindRequest, check: Callable[[], None]) -> None:
         """Bind a claimed guest; on failure it is retired and cannot write to the volume.
 
@@ -70,7 +83,10 @@ class ReplacementGuests:
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
-        assert self._warm is not None
+        if self._warm is None:
+            raise exceptions.ServiceUnavailableError(
+                f'{guest}: this taskmanager has no pools of warm guests in its configuration'
+            )
         assert guest.port_id is not None
         try:
             self._take_port(guest.port_id, request.instance_id)

@@ -8,6 +8,8 @@ from trove_ceph import exceptions
 from trove_ceph.cinder import resources
 from trove_ceph.storage import image_types
 
+_ATTACHED = ('reserved', 'attaching', 'in-use', 'detaching')
+
 
 class Cinder(Protocol):
     """The volumes in Cinder."""
@@ -20,6 +22,7 @@ class ReplacementVolumes:
     """The volumes of replacements; see :class:`.replacement.dependencies.Volumes`.
 
     :param find_image: returns the image of a volume; None: the volume is on no tier
+    :param describe: returns the facts of an image
     :param fence: see :meth:`.VolumeFence.fence`
     """
 
@@ -27,10 +30,12 @@ class ReplacementVolumes:
         self,
         cinder: Cinder,
         find_image: Callable[[resources.Volume], image_types.ImageRef | None],
+        describe: Callable[[image_types.ImageRef], image_types.ImageFacts],
         fence: Callable[[str], None],
     ):
         self._cinder = cinder
         self._find_image = find_image
+        self._describe = describe
         self.fence = fence
 
     def check(self, volume_id: str) -> None:
@@ -39,24 +44,26 @@ class ReplacementVolumes:
         :raises ReplacementRefusedError: it does not exist, or is on no tier
         """
         volume = self._cinder.find_volume(volume_id)
-        if volume is None or self._find_image(volume) is None:
+        image = None if volume is None else self._find_image(volume)
+        if image is None:
             what = 'does not exist' if volume is None else 'is on no tier'
-            raise exceptions.ReplacementRefusedError(
-                f'volume {volume_id}: {what}, so that no server can be kept from writing to it'
-            )
+        elif 'exclusive-lock' not in self._describe(image).features:
+            what = 'its image has no exclusive-lock feature'
+        else:
+            return
+        raise exceptions.ReplacementRefusedError(
+            f'volume {volume_id}: {what}, so that no server can be kept from writing to it'
+        )
 
     def detach(self, volume_id: str, server_id: str) -> None:
         """Return when a volume is attached to no server.
 
         :param server_id: the only server, deleted by now, whose attachment may be removed
         :raises InProgressError: Nova has not detached it yet, or another server has it
-        :raises ServiceUnavailableError: it is gone
         """
         volume = self._cinder.find_volume(volume_id)
         if volume is None:
-            raise exceptions.ServiceUnavailableError(
-                f'volume {volume_id}: Cinder has no such volume any more'
-            )
+            return
         if others := volume.attachments.keys() - {server_id}:
             raise exceptions.InProgressError(
                 f'volume {volume_id}: is attached to server {", ".join(sorted(others))}, '
@@ -66,8 +73,8 @@ class ReplacementVolumes:
             # Nova has deleted the server and not detached the volume, as if its host is down.
             self._cinder.delete_attachment(attachment_id)
             volume = self._cinder.find_volume(volume_id)
-        if volume is None or volume.status != 'available':
-            status = None if volume is None else volume.status
+        # What else keeps a server from getting it, Nova or Cinder says; a deletion needs only this.
+        if volume is not None and volume.status in _ATTACHED:
             raise exceptions.InProgressError(
-                f'volume {volume_id}: expected the status available, found {status}'
+                f'volume {volume_id}: expected the status available, found {volume.status}'
             )

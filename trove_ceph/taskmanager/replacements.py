@@ -139,7 +139,7 @@ class Replacements:
             LOG.info('%s', error)
             return False
         except exceptions.InProgressError as error:
-            LOG.debug('%s: %s', record, error)
+            LOG.info('%s', error)
             self._postpone(record, error)
             return False
         except Exception as error:

@@ -197,7 +197,7 @@ class PoolRound:
 
     def _follow_overdue(self, guest: GuestRecord) -> None:
         assert guest.instance_id is not None
-        if self._deps.is_replacing(guest.instance_id):
+        if self._is_replaced(guest):
             # The replacement binds or retires the guests that it has claimed, and may take longer.
             return
         instance = self._deps.trove.find_instance(guest.instance_id)
@@ -214,9 +214,14 @@ class PoolRound:
         ids = [one.instance_id for one in bound if one.instance_id is not None]
         servers = self._deps.trove.list_servers(ids)
         for guest in bound:
-            if reason := fitness.why_outlived(guest, servers):
+            reason = fitness.why_outlived(guest, servers)
+            if reason and not self._is_replaced(guest):
                 # Its server is gone already, or is deleted now, with what else has its name.
                 self._retire(guest, reason)
+
+    def _is_replaced(self, guest: GuestRecord) -> bool:
+        """Return whether the server of a guest's instance is being replaced."""
+        return guest.instance_id is not None and self._deps.is_replacing(guest.instance_id)
 
     # Size.
 

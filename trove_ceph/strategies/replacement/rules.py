@@ -15,7 +15,7 @@ MOST_ATTEMPTS = 10
 IN_PROGRESS_SEC = 2
 #: Nova may still boot a server for so long. A slower one is deleted, and another one is chosen.
 BOOT_TIMEOUT = datetime.timedelta(minutes=15)
-#: A guest agent may be silent for so long after its server became that of the instance.
+#: A guest agent may be silent for so long, also after its server became that of the instance.
 ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 #: After so many attempts that failed, no further guest is claimed, and Nova boots a server.
 MOST_GUESTS = 3

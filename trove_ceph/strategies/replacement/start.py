@@ -37,7 +37,10 @@ class Start:
             if reason := self._why_hopeless():
                 return reason
             raise
-        if self._error is not None and self._attempt.record.attempts + 1 < _MOST_STARTS:
+        if self._error is None:
+            return None
+        self._attempt.note(failed_starts=self._attempt.record.failed_starts + 1)
+        if self._attempt.record.failed_starts < _MOST_STARTS:
             raise exceptions.GuestUnavailableError(
                 f'{self._attempt.record}: MySQL did not start on the new server: {self._error}'
             )
@@ -50,7 +53,9 @@ class Start:
         except exceptions.GuestUnavailableError as error:
             LOG.debug('%s: its agent does not answer: %s', self._attempt.record, error)
             return False
-        self._has_answered = True
+        if not self._has_answered:
+            self._has_answered = True
+            self._attempt.note(answered_at=self._attempt.deps.store.now())
         if progress.state is StartState.FAILED:
             text = ' '.join(progress.error.split())[:_MAX_TEXT]
             self._error = text or 'the guest agent did not say why'
@@ -62,9 +67,9 @@ class Start:
         server = self._attempt.find_server(record.new_server_id)
         if server is None or server.status == 'ERROR':
             return 'the new server failed; request another failover'
-        if self._has_answered or record.moved_at is None:
+        heard_at = record.answered_at or record.moved_at
+        if self._has_answered or heard_at is None:
             return None
-        silent = self._attempt.deps.store.now() - record.moved_at
-        if silent > rules.ANSWER_TIMEOUT:
+        if self._attempt.deps.store.now() - heard_at > rules.ANSWER_TIMEOUT:
             return 'the guest agent of the new server does not answer; request another failover'
         return None

@@ -49,6 +49,8 @@ def upgrade():
         sa.Column('chosen_at', sa.DateTime),
         sa.Column('fenced_at', sa.DateTime),
         sa.Column('moved_at', sa.DateTime),
+        sa.Column('answered_at', sa.DateTime),
+        sa.Column('failed_starts', sa.Integer, nullable=False),
         sa.Column('ended_at', sa.DateTime),
         sa.Column('given_up_because', _text()),
         sa.Column('claim_role', sa.String(16)),

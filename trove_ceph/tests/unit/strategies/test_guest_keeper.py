@@ -234,6 +234,11 @@ class FollowTest(keeper_case.KeeperTestCase):
             self.run_rounds()
             self.assertEqual(['bound'], self.world.states())
         self.world.instances['instance'] = backup_types.Instance('i', 'p', None, server_id='other')
+        # An operator may reset the task of an instance while the guest is about to be shown.
+        self.world.replaced.add('instance')
+        self.run_rounds(2)
+        self.assertEqual(['bound'], self.world.states())
+        self.world.replaced.clear()
         self.run_rounds(2)
         self.assertEqual([], self.world.guests())
         self.assertIn('has server other', self.log.output)

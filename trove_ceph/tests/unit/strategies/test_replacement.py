@@ -380,7 +380,7 @@ class StartTest(ReplacementTestCase):
         world.start_answers = [starting, failed, starting, starting, failed, starting]
         self.assertRaises(exceptions.GuestUnavailableError, world.attempt().run)
         record = world.record()
-        self.assertEqual((ReplacementState.STARTING, 1), (record.state, record.attempts))
+        self.assertEqual((ReplacementState.STARTING, 1), (record.state, record.failed_starts))
         self.assertIn('a file is locked', record.error)
         world.finish()
         world.check_completed()
@@ -407,6 +407,19 @@ class StartTest(ReplacementTestCase):
         world.now = world.record().moved_at + rules.ANSWER_TIMEOUT - 60 * SECOND
         self.assertRaises(exceptions.InProgressError, world.attempt().run)
         world.now += 60 * SECOND
+        self.assert_failed('does not answer')
+
+    def test_agent_that_is_silent_for_a_while_after_hours(self):
+        world = self.make_world()
+        world.start_answers = [StartProgress(StartState.STARTING)] * 10**4
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now += 2 * rules.ANSWER_TIMEOUT
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        answered_at = world.record().answered_at
+        world.start_answers, world.agent_looks = [], 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertEqual(answered_at, world.record().answered_at)
+        world.now = answered_at + rules.ANSWER_TIMEOUT + SECOND
         self.assert_failed('does not answer')
 
     def test_recovery_that_takes_hours(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the taskmanager resizes and deletes an instance whose server is, or can be, replaced."""
 
+import contextlib
 import dataclasses
 import types
 
@@ -159,6 +160,22 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.open_one = self.record
         self.delete()
         self.assertEqual(['cancel', 'stock delete_instance'], self.calls)
+
+    def test_deletion_that_cancels_is_resumed_by_another_taskmanager(self):
+        self.open_one = self.record
+
+        @contextlib.contextmanager
+        def claimed(_manager, role, instance_id):
+            self.calls.append(f'claim to {role} {instance_id}')
+            yield
+            self.calls.append('release')
+
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.taskmanager.manager.Manager._claimed', claimed)
+        )
+        self.delete()
+        claim = f'claim to delete-instance {self.world.instance.id}'
+        self.assertEqual([claim, 'cancel', 'release', 'stock delete_instance'], self.calls)
 
     def test_deletion_without_a_replacement_needs_none_of_its_clients(self):
         self.delete()

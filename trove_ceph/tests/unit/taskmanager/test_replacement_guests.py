@@ -15,7 +15,11 @@ from trove_ceph.tests.unit.trove_adapter import test_replaced_instance
 
 CONF = trove_cfg.CONF
 INSTANCE, VOLUME = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
-RECORD = test_replaced_instance.record(INSTANCE)
+RECORD = dataclasses.replace(
+    test_replaced_instance.record(INSTANCE),
+    flavor_id=guest_helpers.KEY.flavor_id,
+    image_id=guest_helpers.KEY.image_id,
+)
 REQUEST = bind.BindRequest(INSTANCE, 'db1', VOLUME, (), {}, {}, ())
 
 
@@ -88,7 +92,7 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
     def test_claims_what_the_record_needs(self):
         self.make('one', server_id='server')
         self.assertEqual('one', self.claim(availability_zone='east').guest_id)
-        self.assertEqual([('version', '2', 'image', 'east')], self.requests)
+        self.assertEqual([('version', RECORD.flavor_id, RECORD.image_id, 'east')], self.requests)
 
     def test_claims_on_another_host(self):
         self.make('one', server_id='server')
@@ -102,6 +106,14 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
         self.assertEqual(first.guest_id, self.claim().guest_id)
         other = self.claim(instance_id='other')
         self.assertNotEqual(first.guest_id, other.guest_id)
+
+    def test_retires_a_guest_that_was_claimed_for_another_flavor_or_host(self):
+        for changes, not_on in (({'flavor_id': '3'}, None), ({}, 'host')):
+            self.make('one', server_id='server')
+            self.claim()
+            self.assertIsNone(self.claim(not_on, **changes))
+            self.assertIs(GuestState.RETIRED, self.guests.find('one').state)
+            self.store.delete('one')
 
     def test_no_guest_is_no_error(self):
         self.assertIsNone(self.claim())

@@ -22,12 +22,17 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.next_status = 'available'
         self.deleted, self.fenced = [], []
         self.volumes = replacement_volumes.ReplacementVolumes(
-            self, lambda _volume: self.image, self.fenced.append
+            self, lambda _volume: self.image, self.describe, self.fenced.append
         )
+        self.features = {'exclusive-lock'}
 
     def find_volume(self, volume_id):
         self.assertEqual('volume', volume_id)
         return self.volume
+
+    def describe(self, image):
+        self.assertEqual('image', image)
+        return types.SimpleNamespace(features=self.features)
 
     def delete_attachment(self, attachment_id):
         self.deleted.append(attachment_id)
@@ -39,13 +44,15 @@ class ReplacementVolumesTest(base.BaseTestCase):
 
     def test_refuses_a_volume_whose_clients_are_not_known(self):
         self.volumes.check('volume')
-        self.image = None
-        for text in ('is on no tier', 'does not exist'):
+        self.features = set()
+        for text in ('has no exclusive-lock feature', 'is on no tier', 'does not exist'):
             error = self.assertRaises(
                 exceptions.ReplacementRefusedError, self.volumes.check, 'volume'
             )
             self.assertIn(text, str(error))
-            self.volume = None
+            if self.image is None:
+                self.volume = None
+            self.image = None
 
     def test_fences(self):
         self.volumes.fence('volume')
@@ -71,6 +78,10 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.assertIn('is attached to server other', str(error))
         self.assertEqual([], self.deleted)
 
-    def test_volume_that_is_gone(self):
+    def test_volume_that_needs_no_detachment(self):
+        self.volume.attachments = {}
+        self.volume.status = 'error'
+        self.detach()
         self.volume = None
-        self.assertRaises(exceptions.ServiceUnavailableError, self.detach)
+        self.detach()
+        self.assertEqual([], self.deleted)

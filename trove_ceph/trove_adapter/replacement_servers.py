@@ -6,7 +6,8 @@ outlives the server.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import glanceclient.exc
@@ -19,6 +20,7 @@ from trove.common import exception as trove_exceptions
 from trove.datastore import models as datastore_models
 
 from trove_ceph import exceptions
+from trove_ceph.db import transactions
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import ServerNeeds
@@ -32,6 +34,8 @@ ZONE_API_VERSION = '2.96'
 REPLACEMENT_KEY = 'trove_ceph_replacement_id'
 #: The zone of Nova's hosts that are in none, unless its configuration names another.
 _NO_ZONE = 'nova'
+#: Two reports of a host (report_interval, 10 s), and some time for a slow one.
+_REPORTED_LATELY = datetime.timedelta(seconds=25)
 _NO_IMAGE = (trove_exceptions.ImageNotFound, trove_exceptions.ImageNotFoundByTags)
 
 
@@ -41,16 +45,23 @@ class ReplacementServers:
     :param client: a novaclient of nova.API_VERSION, which acts as the user of
         ``[service_credentials]``, as do the others
     :param zone_client: a novaclient of ZONE_API_VERSION
+    :param now: returns the time in UTC, without a time zone
     """
 
-    def __init__(self, client: Any, zone_client: Any, glance_client: Any):
+    def __init__(
+        self,
+        client: Any,
+        zone_client: Any,
+        glance_client: Any,
+        now: Callable[[], datetime.datetime] = transactions.utcnow,
+    ):
         self._client = client
         self._zone_client = zone_client
         self._glance = glance_client
+        self._now = now
         self._nova = nova.Nova(client)
         self.find = self._nova.find
         self.keep_volume = self._nova.keep_volume
-        self.request_deletion = self._nova.request_deletion
 
     def find_needs(self, record: ReplacementRecord) -> ServerNeeds:
         """Return what the new server needs.
@@ -65,6 +76,21 @@ class ReplacementServers:
         with translated(f'{record}: finding its flavor, image and zone'):
             self._check_flavor(record)
             return ServerNeeds(self._find_zone(record), self._find_image(record))
+
+    def request_deletion(self, server_id: str) -> None:
+        """Request the deletion of a server; idempotent.
+
+        Nova sends the request to a host that it counts as up, which includes a host that failed
+        within service_down_time (60 s). Such a host finds the request when it returns, and unbinds
+        the ports of the server, which another server has by then. So nothing is requested until
+        Nova knows whether the host works.
+
+        :raises InProgressError: Nova does not know that yet
+        """
+        server = self.find(server_id)
+        if server is not None:
+            self._check_host(server)
+            self._nova.request_deletion(server_id)
 
     def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
         """Return the servers that :meth:`boot` has created for a replacement."""
@@ -112,6 +138,26 @@ class ReplacementServers:
                 tags=list(description.tags),
             )
         return str(server.id)
+
+    def _check_host(self, server: ServerFacts) -> None:
+        """Check that the host of a server has reported lately, unless Nova counts it as down."""
+        if server.host is None:
+            return
+        with translated(f'server {server.server_id}: showing its host {server.host}'):
+            found = self._client.services.list(host=server.host, binary='nova-compute')
+        for service in found:
+            # Nova shows no state of a host in a cell that does not answer.
+            if getattr(service, 'state', None) != 'up' or not service.updated_at:
+                continue
+            age = self._now() - datetime.datetime.fromisoformat(service.updated_at)
+            if age > _REPORTED_LATELY:
+                raise exceptions.InProgressError(
+                    f'server {server.server_id}: its host {server.host} last reported to Nova '
+                    f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '
+                    'not know yet whether it works; the server is deleted when the host reports '
+                    'or counts as down; if neither happens, compare the clocks of this host and '
+                    'of Nova'
+                )
 
     def _check_flavor(self, record: ReplacementRecord) -> None:
         try:

@@ -2,6 +2,7 @@
 """The servers of an instance that is replaced, with the real client of Nova."""
 
 import base64
+import datetime
 import types
 import uuid
 
@@ -21,23 +22,32 @@ from trove_ceph.tests.unit.trove_adapter import (
 from trove_ceph.trove_adapter import nova, replacement_servers
 
 CONF = trove_cfg.CONF
+NOW = datetime.datetime(2026, 1, 1, 12)
 
 
 class Cloud(test_guest_servers.Cloud):
     """Nova in memory, with the requests that only replacements make.
 
     :ivar knows_zones: Nova shows in which zone a server was requested
+    :ivar services: the services nova-compute, as Nova shows them, by host
     """
 
     def __init__(self):
         super().__init__()
         self.knows_zones = True
+        self.services = {}
+        setattr(self, 'get_os-services', self.list_services)
 
     def send(self, request, **options):
         version = request.headers.get('OpenStack-API-Version', '')
         if replacement_servers.ZONE_API_VERSION in str(version) and not self.knows_zones:
             return self._answer(request, 406, {})
         return super().send(request, **options)
+
+    def list_services(self, _rest, query, _body):
+        assert query['binary'] == 'nova-compute'
+        found = self.services.get(query['host'])
+        return {'services': [] if found is None else [found]}
 
     def get_servers(self, rest, query, body):
         if rest != 'detail':
@@ -65,6 +75,7 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
             novaclient.client.Client(nova.API_VERSION, session=cloud),
             novaclient.client.Client(replacement_servers.ZONE_API_VERSION, session=cloud),
             types.SimpleNamespace(images=self.images),
+            lambda: NOW,
         )
         self.instance = trove_database.add_instance(f'project-{uuid.uuid4()}', 'volume')
         self.record = self.new_record()
@@ -147,6 +158,45 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         for _again in range(2):
             self.servers.request_deletion('old-server')
             self.assertEqual({}, self.cloud.servers)
+
+    def add_service(self, state, age_sec, host='host-1'):
+        reported_at = NOW - datetime.timedelta(seconds=age_sec)
+        self.cloud.services[host] = {
+            'host': host,
+            'state': state,
+            'updated_at': reported_at.isoformat(timespec='microseconds'),
+        }
+
+    def test_deletes_nothing_while_nova_does_not_know_whether_the_host_works(self):
+        """A host that returns would unbind the ports, which the new server has by then."""
+        self.add_server()
+        self.add_service('up', age_sec=26)
+        error = self.assertRaises(
+            exceptions.InProgressError, self.servers.request_deletion, 'old-server'
+        )
+        self.assertIn('server old-server: its host host-1 last reported to Nova 26 s', str(error))
+        self.assertIn('old-server', self.cloud.servers)
+
+    def test_deletes_when_nova_knows_whether_the_host_works(self):
+        for state, age_sec in (('up', 25), ('up', 0), ('down', 26), ('down', 3600)):
+            self.add_server()
+            self.add_service(state, age_sec)
+            self.servers.request_deletion('old-server')
+            self.assertEqual({}, self.cloud.servers, (state, age_sec))
+
+    def test_deletes_from_a_host_of_which_nova_shows_no_state(self):
+        """Nova shows neither for a host in a cell that does not answer."""
+        unknown = {'host': 'host-1', 'binary': 'nova-compute', 'status': 'UNKNOWN'}
+        for service in (None, unknown, unknown | {'state': 'up', 'updated_at': None}):
+            self.add_server()
+            self.cloud.services['host-1'] = service
+            self.servers.request_deletion('old-server')
+            self.assertEqual({}, self.cloud.servers, service)
+
+    def test_deletes_a_server_that_is_on_no_host(self):
+        self.add_server(**{'OS-EXT-SRV-ATTR:host': None})
+        self.servers.request_deletion('old-server')
+        self.assertEqual({}, self.cloud.servers)
 
     def test_boots_what_trove_would_boot(self):
         server_id = self.servers.boot(self.record)

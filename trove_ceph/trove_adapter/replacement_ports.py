@@ -28,10 +28,13 @@ class ReplacementPorts:
     def __init__(self, client: Any):
         self._client = client
 
-    def find_ports(self, server_id: str) -> Ports:
-        """Return the ports of a server."""
-        with _translated(f'server {server_id}: listing its ports'):
-            found = self._client.list_ports(device_id=server_id)['ports']
+    def find_ports(self, record: ReplacementRecord) -> Ports:
+        """Return the ports of the old server, also if it has lost them, or is gone."""
+        with _translated(f'{record}: listing the ports of server {record.old_server_id}'):
+            found = self._client.list_ports(device_id=record.old_server_id)['ports']
+            if all(map(_is_management, found)):
+                # Nova has unbound those of the instance, as it does when it deletes a server.
+                found += self._list_unbound(record)
         # Trove attaches them in the order of their creation.
         found.sort(key=lambda port: (port.get('created_at') or '', port['id']))
         management = [port['id'] for port in found if _is_management(port)]
@@ -116,6 +119,14 @@ class ReplacementPorts:
             return list(CONF.management_security_groups)
         found = self._list_management(name)
         return sorted({group for port in found for group in port['security_groups']})
+
+    def _list_unbound(self, record: ReplacementRecord) -> list[dict[str, Any]]:
+        """Return the ports that Trove has created for an instance and that no server has."""
+        found = self._client.list_ports(name=_management_port(record.instance_id)['name'])['ports']
+        # Other tenants can give a port this name, but not in the management network.
+        projects = {port['project_id'] for port in found if _is_management(port)}
+        projects.add(record.project_id)
+        return [port for port in found if not port['device_id'] and port['project_id'] in projects]
 
     def _list_management(self, name: str) -> list[dict[str, Any]]:
         # A tenant can give a port this name, but not in the management network.

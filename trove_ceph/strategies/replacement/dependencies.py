@@ -147,8 +147,8 @@ class Servers(Protocol):
 class Network(Protocol):
     """The ports in Neutron. Each verb raises ServiceUnavailableError when Neutron refuses."""
 
-    def find_ports(self, server_id: str) -> Ports:
-        """Return the ports of a server."""
+    def find_ports(self, record: ReplacementRecord) -> Ports:
+        """Return the ports of the old server, also if it has lost them, or is gone."""
 
     def cut_off(self, port_ids: Collection[str]) -> None:
         """Set ports administratively down; do nothing for those that do not exist."""

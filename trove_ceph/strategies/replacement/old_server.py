@@ -49,7 +49,7 @@ class OldServer:
         if record.image_id is not None:
             return
         needs = deps.servers.find_needs(record)
-        ports = deps.network.find_ports(record.old_server_id)
+        ports = deps.network.find_ports(record)
         if not ports.instance:
             raise exceptions.ReplacementRefusedError(
                 f'instance {record.instance_id}: its server has no port with an address of the '

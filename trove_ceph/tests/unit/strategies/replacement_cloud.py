@@ -157,12 +157,12 @@ class Network:
     def __init__(self, world):
         self._world = world
 
-    def find_ports(self, server_id):
+    def find_ports(self, record):
         def of(kind):
             return tuple(
                 port_id
                 for port_id, one in self._world.ports.items()
-                if one.device == server_id and one.kind == kind
+                if one.device == record.old_server_id and one.kind == kind
             )
 
         return Ports(of('instance'), of('management'))

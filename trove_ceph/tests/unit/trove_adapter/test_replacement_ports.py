@@ -37,6 +37,7 @@ class Cloud(test_guest_servers.Cloud):
             'id': port_id,
             'name': 'trove-instance',
             'description': '',
+            'project_id': 'service',
             'network_id': network,
             'device_id': 'old-server',
             'device_owner': 'compute:nova',
@@ -63,11 +64,36 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
         self.cloud.add('second', 'tenant-2', created_at='2026-01-01T00:00:03Z')
         self.cloud.add('first', 'tenant-1', created_at='2026-01-01T00:00:02Z')
 
-    def test_finds_the_ports_of_a_server(self):
+    def assert_found(self, instance, management):
+        found = self.ports.find_ports(RECORD)
+        self.assertEqual((instance, management), (found.instance, found.management))
+
+    def unbind(self, *port_ids):
+        for port_id in port_ids:
+            self.cloud.ports[port_id]['device_id'] = ''
+
+    def test_finds_the_ports_of_the_old_server(self):
         self.cloud.add('foreign', 'tenant-1', device_id='other')
-        found = self.ports.find_ports('old-server')
-        self.assertEqual(('first', 'second'), found.instance)
-        self.assertEqual(('agent',), found.management)
+        self.cloud.add('unused', 'tenant-1', device_id='')
+        self.assert_found(('first', 'second'), ('agent',))
+
+    def test_finds_the_ports_of_a_server_that_is_gone(self):
+        self.cloud.add('foreign', 'tenant-1', device_id='', name='trove-other')
+        self.cloud.add('used', 'tenant-1', device_id='other')
+        self.unbind('agent', 'first', 'second')
+        self.assert_found(('first', 'second'), ('agent',))
+
+    def test_finds_the_ports_that_a_server_has_lost(self):
+        """A failed host that comes back unbinds the ports of an instance, but not the new one."""
+        self.unbind('first', 'second')
+        self.assert_found(('first', 'second'), ('agent',))
+
+    def test_leaves_a_port_of_another_project_with_the_name(self):
+        """It would connect a server to the network of another tenant."""
+        self.unbind('agent', 'first', 'second')
+        self.cloud.ports['second']['project_id'] = 'project'
+        self.cloud.add('foreign', 'tenant-3', device_id='', project_id='other')
+        self.assert_found(('first', 'second'), ('agent',))
 
     def test_cuts_off_the_agent(self):
         for _again in range(2):
@@ -121,7 +147,7 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
     def test_neutron_that_does_not_answer(self):
         self.cloud.failure = 503
         for verb, argument in (
-            (self.ports.find_ports, 'old-server'),
+            (self.ports.find_ports, RECORD),
             (self.ports.cut_off, ['agent']),
             (self.ports.free, ['first']),
             (self.ports.create_management_port, RECORD),

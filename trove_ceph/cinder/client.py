@@ -107,6 +107,18 @@ class Cinder:
         with _translated(f'deleting volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.delete(volume_id)
 
+    def find_attachments(self, volume_id: str) -> Mapping[str, str]:
+        """Return the ids of a volume's attachments by the ids of their servers.
+
+        A volume shows only those that are complete, but one that Nova has only reserved keeps the
+        volume from other servers as well.
+        """
+        with _translated(f'listing the attachments of volume {volume_id}'):
+            found = self._client.attachments.list(
+                search_opts={'all_tenants': 1, 'volume_id': volume_id}
+            )
+        return {one.instance: one.id for one in found if one.instance}
+
     def delete_attachment(self, attachment_id: str) -> None:
         """Detach a volume from a server; do nothing if the attachment does not exist.
 
@@ -262,9 +274,6 @@ def _volume(found: Any) -> resources.Volume:
         name_id=facts.get('os-vol-mig-status-attr:name_id'),
         migration_status=facts.get('os-vol-mig-status-attr:migstat'),
         created_at=_time(facts['created_at']),
-        attachments={
-            one['server_id']: one['attachment_id'] for one in facts.get('attachments') or ()
-        },
     )
 
 

@@ -38,7 +38,6 @@ class Volume(_Resource):
     :param size_gib: 0 until Cinder manages the image
     :param backend: ``host@backend#pool``, or ``cluster@backend#pool`` if cinder-volume is
         clustered; None before it is scheduled
-    :param attachments: the ids of the attachments, by the ids of their servers
     :param name_id: id in the name of the image if it differs from the volume's id, as after a live
         migration
     """
@@ -54,7 +53,6 @@ class Volume(_Resource):
     name_id: str | None = None
     migration_status: str | None = None
     created_at: datetime.datetime | None = None
-    attachments: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         return f'volume {self.id} ({self.status})'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data volumes of instances whose servers are replaced, in Cinder and Ceph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from trove_ceph import exceptions
@@ -15,6 +15,7 @@ class Cinder(Protocol):
     """The volumes in Cinder."""
 
     def find_volume(self, volume_id: str) -> resources.Volume | None: ...
+    def find_attachments(self, volume_id: str) -> Mapping[str, str]: ...
     def delete_attachment(self, attachment_id: str) -> None: ...
 
 
@@ -64,12 +65,13 @@ class ReplacementVolumes:
         volume = self._cinder.find_volume(volume_id)
         if volume is None:
             return
-        if others := volume.attachments.keys() - {server_id}:
+        attachments = self._cinder.find_attachments(volume_id)
+        if others := attachments.keys() - {server_id}:
             raise exceptions.InProgressError(
                 f'volume {volume_id}: is attached to server {", ".join(sorted(others))}, '
                 f'expected only {server_id}'
             )
-        if (attachment_id := volume.attachments.get(server_id)) is not None:
+        if (attachment_id := attachments.get(server_id)) is not None:
             # Nova has deleted the server and not detached the volume, as if its host is down.
             self._cinder.delete_attachment(attachment_id)
             volume = self._cinder.find_volume(volume_id)

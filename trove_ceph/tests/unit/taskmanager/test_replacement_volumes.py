@@ -14,9 +14,8 @@ class ReplacementVolumesTest(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.volume = types.SimpleNamespace(
-            status='in-use', attachments={'old-server': 'attachment'}
-        )
+        self.volume = types.SimpleNamespace(status='in-use')
+        self.attachments = {'old-server': 'attachment'}
         self.image = 'image'
         # The status after the deletion of an attachment.
         self.next_status = 'available'
@@ -34,9 +33,13 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.assertEqual('image', image)
         return types.SimpleNamespace(features=self.features)
 
+    def find_attachments(self, volume_id):
+        self.assertEqual('volume', volume_id)
+        return dict(self.attachments)
+
     def delete_attachment(self, attachment_id):
         self.deleted.append(attachment_id)
-        self.volume.attachments = {}
+        self.attachments.clear()
         self.volume.status = self.next_status
 
     def detach(self):
@@ -64,6 +67,11 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.detach()
         self.assertEqual(['attachment'], self.deleted)
 
+    def test_removes_an_attachment_that_only_reserves_the_volume(self):
+        self.volume.status = 'reserved'
+        self.detach()
+        self.assertEqual(['attachment'], self.deleted)
+
     def test_waits_until_it_is_available(self):
         self.next_status = 'detaching'
         for _again in range(2):
@@ -73,13 +81,13 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.detach()
 
     def test_leaves_the_attachment_of_another_server(self):
-        self.volume.attachments['other'] = 'another'
+        self.attachments['other'] = 'another'
         error = self.assertRaises(exceptions.InProgressError, self.detach)
         self.assertIn('is attached to server other', str(error))
         self.assertEqual([], self.deleted)
 
     def test_volume_that_needs_no_detachment(self):
-        self.volume.attachments = {}
+        self.attachments.clear()
         self.volume.status = 'error'
         self.detach()
         self.volume = None

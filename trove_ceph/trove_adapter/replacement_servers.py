@@ -77,7 +77,7 @@ class ReplacementServers:
             self._check_flavor(record)
             return ServerNeeds(self._find_zone(record), self._find_image(record))
 
-    def request_deletion(self, server_id: str) -> None:
+    def request_deletion(self, server_id: str, since: datetime.datetime | None) -> None:
         """Request the deletion of a server; idempotent.
 
         Nova sends the request to a host that it counts as up, which includes a host that failed
@@ -85,11 +85,13 @@ class ReplacementServers:
         the ports of the server, which another server has by then. So nothing is requested until
         Nova knows whether the host works.
 
+        :param since: the host must have reported since this time, in UTC, because it may have
+            failed then; None: its last report may be older
         :raises InProgressError: Nova does not know that yet
         """
         server = self.find(server_id)
         if server is not None:
-            self._check_host(server)
+            self._check_host(server, since)
             self._nova.request_deletion(server_id)
 
     def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
@@ -139,7 +141,7 @@ class ReplacementServers:
             )
         return str(server.id)
 
-    def _check_host(self, server: ServerFacts) -> None:
+    def _check_host(self, server: ServerFacts, since: datetime.datetime | None) -> None:
         """Check that the host of a server has reported lately, unless Nova counts it as down."""
         if server.host is None:
             return
@@ -149,8 +151,9 @@ class ReplacementServers:
             # Nova shows no state of a host in a cell that does not answer.
             if getattr(service, 'state', None) != 'up' or not service.updated_at:
                 continue
-            age = self._now() - datetime.datetime.fromisoformat(service.updated_at)
-            if age > _REPORTED_LATELY:
+            reported_at = datetime.datetime.fromisoformat(service.updated_at)
+            age = self._now() - reported_at
+            if age > _REPORTED_LATELY or (since is not None and reported_at <= since):
                 raise exceptions.InProgressError(
                     f'server {server.server_id}: its host {server.host} last reported to Nova '
                     f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '

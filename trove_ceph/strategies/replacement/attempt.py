@@ -9,7 +9,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.backup.claimed import Guarded
 from trove_ceph.strategies.guests.dependencies import ServerFacts
@@ -119,7 +119,9 @@ class Attempt:
         assert self.record.volume_id is not None
         # Each time: Nova deletes the volume with the server if it has been told to.
         self.deps.servers.keep_volume(server_id, self.record.volume_id)
-        self.deps.servers.request_deletion(server_id)
+        is_failover = self.record.kind is ReplacementKind.FAILOVER
+        since = self.record.created_at if is_failover else None
+        self.deps.servers.request_deletion(server_id, since)
         self.wait(
             lambda: self.find_server(server_id) is None, f'Nova still deletes server {server_id}'
         )

@@ -131,8 +131,13 @@ class Servers(Protocol):
     def keep_volume(self, server_id: str, volume_id: str) -> None:
         """Keep a volume when its server is deleted; do nothing if it is not attached to it."""
 
-    def request_deletion(self, server_id: str) -> None:
-        """Request the deletion of a server; idempotent."""
+    def request_deletion(self, server_id: str, since: datetime.datetime | None) -> None:
+        """Request the deletion of a server; idempotent.
+
+        :param since: the host of the server must have reported to Nova since this time, in UTC,
+            because it may have failed then; None: its last report may be older
+        :raises InProgressError: Nova does not know yet whether the host works
+        """
 
     def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
         """Return the servers that :meth:`boot` has created for a replacement."""

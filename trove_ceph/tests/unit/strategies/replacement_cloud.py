@@ -114,7 +114,7 @@ class Servers:
         if server is not None:
             server.deletes_volume = False
 
-    def request_deletion(self, server_id):
+    def request_deletion(self, server_id, since):
         world = self._world
         server = world.servers.get(server_id)
         if server is not None and server.deletion_looks is None:

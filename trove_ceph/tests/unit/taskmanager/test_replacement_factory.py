@@ -37,7 +37,7 @@ class ReplacementFactoryTest(base.BaseTestCase):
             worker=claims.Claimant('one'),
             heartbeat=beats,
             cinder=None,
-            storage=None,
+            storage=types.SimpleNamespace(describe=None),
             find_image=lambda _volume: None,
         )
 

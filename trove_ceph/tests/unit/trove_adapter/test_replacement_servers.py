@@ -139,8 +139,8 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.cloud.failure = 503
         for verb in (self.servers.find_needs, self.servers.find_booted, self.servers.boot):
             self.assertRaises(exceptions.ServiceUnavailableError, verb, self.record)
-        for verb in (self.servers.find, self.servers.request_deletion):
-            self.assertRaises(exceptions.ServiceUnavailableError, verb, 'old-server')
+        self.assertRaises(exceptions.ServiceUnavailableError, self.servers.find, 'old-server')
+        self.assertRaises(exceptions.ServiceUnavailableError, self.delete)
 
     # Servers.
 
@@ -152,11 +152,14 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.assertIsNone(self.servers.find('old-server'))
         self.assertIsNone(self.servers.find('other'))
 
+    def delete(self, since=None):
+        self.servers.request_deletion('old-server', since)
+
     def test_deletes_at_once(self):
         """Nova may be configured to keep deleted servers, with their volumes, for a while."""
         self.add_server()
         for _again in range(2):
-            self.servers.request_deletion('old-server')
+            self.delete()
             self.assertEqual({}, self.cloud.servers)
 
     def add_service(self, state, age_sec, host='host-1'):
@@ -171,9 +174,7 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         """A host that returns would unbind the ports, which the new server has by then."""
         self.add_server()
         self.add_service('up', age_sec=26)
-        error = self.assertRaises(
-            exceptions.InProgressError, self.servers.request_deletion, 'old-server'
-        )
+        error = self.assertRaises(exceptions.InProgressError, self.delete)
         self.assertIn('server old-server: its host host-1 last reported to Nova 26 s', str(error))
         self.assertIn('old-server', self.cloud.servers)
 
@@ -181,8 +182,17 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         for state, age_sec in (('up', 25), ('up', 0), ('down', 26), ('down', 3600)):
             self.add_server()
             self.add_service(state, age_sec)
-            self.servers.request_deletion('old-server')
+            self.delete()
             self.assertEqual({}, self.cloud.servers, (state, age_sec))
+
+    def test_deletes_when_the_host_has_reported_since_the_failover_was_requested(self):
+        self.add_server()
+        self.add_service('up', age_sec=5)
+        for since_sec in (3, 5):
+            since = NOW - datetime.timedelta(seconds=since_sec)
+            self.assertRaises(exceptions.InProgressError, self.delete, since)
+        self.delete(NOW - datetime.timedelta(seconds=6))
+        self.assertEqual({}, self.cloud.servers)
 
     def test_deletes_from_a_host_of_which_nova_shows_no_state(self):
         """Nova shows neither for a host in a cell that does not answer."""
@@ -190,12 +200,12 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         for service in (None, unknown, unknown | {'state': 'up', 'updated_at': None}):
             self.add_server()
             self.cloud.services['host-1'] = service
-            self.servers.request_deletion('old-server')
+            self.delete()
             self.assertEqual({}, self.cloud.servers, service)
 
     def test_deletes_a_server_that_is_on_no_host(self):
         self.add_server(**{'OS-EXT-SRV-ATTR:host': None})
-        self.servers.request_deletion('old-server')
+        self.delete()
         self.assertEqual({}, self.cloud.servers)
 
     def test_boots_what_trove_would_boot(self):

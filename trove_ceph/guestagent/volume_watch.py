@@ -77,7 +77,7 @@ class VolumeWatch:
                 _log(line.decode(errors='replace'))
 
     def _receive(self) -> bool:
-        """Receive what is there; return whether anything was."""
+        """Read the waiting output of the process; return whether there was any."""
         assert self._channel is not None
         self._channel.settimeout(0)
         try:

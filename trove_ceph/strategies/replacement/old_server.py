@@ -65,7 +65,7 @@ class OldServer:
         )
 
     def keep_volume(self) -> None:
-        """Have Nova keep the volume when the server is deleted, whoever deletes it."""
+        """Have Nova keep the volume when the server is deleted, also by other users of Nova."""
         record = self._attempt.record
         assert record.old_server_id is not None and record.volume_id is not None
         self._attempt.deps.servers.keep_volume(record.old_server_id, record.volume_id)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from trove_ceph import waiting
 from trove_ceph.host import processes, volume_watch_process
 from trove_ceph.host.volume_watch_process import FAILED_BASE, SYNCING, WRITING, WRITTEN
 
@@ -215,6 +217,10 @@ class KillServersTest(base.BaseTestCase):
         self.server = subprocess.Popen([program, '1000'])
         self.addCleanup(self.server.wait)
         self.addCleanup(self.server.kill)
+        # The kernel names the process a moment after its start has succeeded.
+        deadline = waiting.Deadline(TIMEOUT_SEC)
+        while pathlib.Path(f'/proc/{self.server.pid}/comm').read_text().strip() != self.name:
+            self.assertTrue(deadline.pause(0.01))
 
     def kill(self, device):
         """Return the servers that are found, and those that are killed."""

@@ -140,6 +140,8 @@ class ImageFacts:
     :param created_at: None if it is unknown
     :param qos_is_whole: False if the limits lack the schedule tick that ``set_qos`` sets with
         them, or the tick is set without limits
+    :param clone_depth: the number of images, one above the other, from which the image reads what
+        it does not store itself; 0 for an image without parent
     """
 
     image: ImageRef
@@ -158,6 +160,7 @@ class ImageFacts:
     used_bytes: int | None = None
     created_at: datetime.datetime | None = None
     qos_is_whole: bool = True
+    clone_depth: int = 0
 
     @property
     def snapshot_names(self) -> list[str]:

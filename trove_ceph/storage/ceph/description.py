@@ -8,7 +8,7 @@ import rados
 import rbd
 
 from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import connection, limits, metadata
+from trove_ceph.storage.ceph import ancestry, connection, limits, metadata
 
 
 def describe(
@@ -17,7 +17,10 @@ def describe(
     context: rados.Ioctx,
     link: connection.Connection,
 ) -> image_types.ImageFacts:
-    """Return the facts of an image, with a few requests however many snapshots it has."""
+    """Return the facts of an image, with a few requests however many snapshots it has.
+
+    A clone costs one more request for each image from which it reads.
+    """
     stat = handle.stat()
     entries = metadata.read(context, handle.id())
     parent = _parent_of(handle)
@@ -40,6 +43,7 @@ def describe(
         metadata=limits.without_options(entries),
         created_at=handle.create_timestamp().replace(tzinfo=datetime.UTC),
         qos_is_whole=limits.is_whole(entries),
+        clone_depth=ancestry.depth(context, handle.id(), link),
     )
 
 

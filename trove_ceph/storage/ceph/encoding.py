@@ -34,6 +34,11 @@ class Reader:
         self.skip(4)
         return found
 
+    def signed_long_number(self) -> int:
+        (found,) = struct.unpack_from('<q', self._data, self._at)
+        self.skip(8)
+        return found
+
     def string(self) -> str:
         length = self.number()
         found = self._data[self._at : self._at + length]

@@ -92,6 +92,7 @@ class FakeBackend(backend.Backend):
             used_bytes=sum(used.values()) if with_usage else None,
             created_at=image.created_at,
             qos_is_whole=image.qos_is_whole,
+            clone_depth=image.clone_depth,
         )
 
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:

@@ -65,6 +65,13 @@ class Image:
         return image_types.ImageRef(self.pool, self.name)
 
     @property
+    def clone_depth(self) -> int:
+        depth, parent = 0, self.parent
+        while parent:
+            depth, parent = depth + 1, parent.snapshot.parent
+        return depth
+
+    @property
     def states(self) -> list['Image | Snapshot']:
         """The current state and those of the snapshots."""
         return [self, *self.snapshots]

@@ -2,6 +2,7 @@
 """Images, snapshots, clones, trash, limits and pool usage."""
 
 import datetime
+import itertools
 import threading
 
 from oslo_utils import units
@@ -185,6 +186,21 @@ class ImagesContract(storage.StorageContract):
         self.assertIsNone(self.storage.describe(clone).parent)
         self.assertEqual((), self.storage.describe(image).snapshots)
         self.assertEqual(expected, self.content_now(clone))
+
+    def test_depth_of_clones(self):
+        """A parent in the trash counts as well; a flattened one ends the chain."""
+        first = self.make_written()
+        chain = [first, *(self.ref(name) for name in 'bcd'), self.ref('e', self.second_pool)]
+        for parent, clone in itertools.pairwise(chain):
+            if parent != first:
+                self.storage.create_snapshot(parent.snapshot('s'))
+            self.storage.clone(parent.snapshot('s'), clone, image_types.ImageOptions())
+        self.storage.trash(first)
+        depths = [self.storage.describe(one).clone_depth for one in chain[1:]]
+        self.assertEqual([1, 2, 3, 4], depths)
+        self.storage.flatten(chain[2])
+        depths = [self.storage.describe(one).clone_depth for one in chain[1:]]
+        self.assertEqual([1, 0, 1, 2], depths)
 
     def test_a_flatten_is_canceled(self):
         image, clone = self.make_written(), self.ref('clone')

@@ -22,7 +22,11 @@ class EncodingTest(base.BaseTestCase):
 
     def test_values_are_read_one_after_another(self):
         reader = encoding.Reader(
-            encoding.versioned(b'left out') + encoding.string('ä') + encoding.strings({})
+            encoding.versioned(b'left out')
+            + encoding.string('ä')
+            + b'\xff' * 8
+            + encoding.strings({})
         )
         reader.skip_structure()
-        self.assertEqual(('ä', 0), (reader.string(), reader.number()))
+        found = reader.string(), reader.signed_long_number(), reader.number()
+        self.assertEqual(('ä', -1, 0), found)

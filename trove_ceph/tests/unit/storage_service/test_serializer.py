@@ -30,6 +30,7 @@ FACTS = image_types.ImageFacts(
     metadata={'class': 'a key of the serializer', 'is': 'too'},
     used_bytes=17,
     created_at=NOW,
+    clone_depth=1,
 )
 BACKUP = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
 TASKS = (

@@ -26,26 +26,6 @@ LEVELS_HELP = (
     'default.'
 )
 _WAIT_HELP = 'Wait until it is done; fail if it fails, even if the service retries it later'
-_SHORT = {
-    'ID': 'id',
-    'Name': 'name',
-    'Instance ID': 'instance_id',
-    'State': 'state',
-    'Used': 'used_bytes',
-    'Quiesce': 'quiesce',
-    'Created': 'created',
-    'Copied At': 'copied_at',
-    'Verified At': 'verified_at',
-}
-_LONG = _SHORT | {
-    'Size': 'size_bytes',
-    'Took': 'take_sec',
-    'File System Used': 'filesystem_used_bytes',
-    'Moved': 'moved_bytes',
-    'Policy ID': 'policy_id',
-    'Project ID': 'project_id',
-    'Error': 'error',
-}
 
 
 def api_of(command: Any) -> client.Api:
@@ -62,22 +42,39 @@ class _Backup(base.DocstringHelp, command.ShowOne):
         return parser
 
 
-class ListDetails(base.DocstringHelp, command.Lister):
+class ListDetails(base.Lister):
     """List the state of backups: taken, copied to the vault, verified
 
     A backup that is not on Ceph has no state.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        base.add_instance_filter(parser, 'backups')
+    what = 'backups'
+    short = {
+        'ID': 'id',
+        'Name': 'name',
+        'Instance ID': 'instance_id',
+        'State': 'state',
+        'Used': 'used_bytes',
+        'Quiesce': 'quiesce',
+        'Created': 'created',
+        'Copied At': 'copied_at',
+        'Verified At': 'verified_at',
+    }
+    more = {
+        'Size': 'size_bytes',
+        'Took': 'take_sec',
+        'File System Used': 'filesystem_used_bytes',
+        'Moved': 'moved_bytes',
+        'Policy ID': 'policy_id',
+        'Project ID': 'project_id',
+        'Error': 'error',
+    }
+
+    def add_filters(self, parser: Any) -> None:
+        super().add_filters(parser)
         parser.add_argument(
             '--state', choices=_STATES, help='List only backups in this state', metavar='<state>'
         )
-        base.add_limit(parser)
-        base.add_all_projects(parser, 'backups')
-        parser.add_argument('--long', action='store_true', help='Show more columns')
-        return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
@@ -87,7 +84,7 @@ class ListDetails(base.DocstringHelp, command.Lister):
             state=parsed_args.state,
             all_projects=parsed_args.all_projects,
         )
-        return base.listed(found, _LONG if parsed_args.long else _SHORT)
+        return self.shown(parsed_args, found)
 
 
 class ShowDetail(_Backup):

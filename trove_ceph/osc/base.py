@@ -2,8 +2,8 @@
 """What the commands have in common: help, options and output."""
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from osc_lib.command import command
 
@@ -23,6 +23,40 @@ class DocstringHelp(command.Command):
         return parser
 
 
+class Lister(DocstringHelp, command.Lister):
+    """A command that lists what instances have, the latest first, from all pages.
+
+    :cvar what: is listed, in the plural
+    :cvar short: the keys of the resources that it shows, by the titles of the columns
+    :cvar more: those that ``--long`` adds
+    """
+
+    what: ClassVar[str]
+    short: ClassVar[Mapping[str, str]]
+    more: ClassVar[Mapping[str, str]]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        self.add_filters(parser)
+        parser.add_argument(
+            '--limit',
+            type=int,
+            metavar='<number>',
+            help='List at most this number, the latest first',
+        )
+        add_all_projects(parser, self.what)
+        parser.add_argument('--long', action='store_true', help='Show more columns')
+        return parser
+
+    def add_filters(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options that choose what is listed."""
+        add_instance_filter(parser, self.what)
+
+    def shown(self, parsed_args: argparse.Namespace, found: Iterable[dict[str, Any]]) -> Shown:
+        """Return resources with the columns that the options choose."""
+        return listed(found, {**self.short, **(self.more if parsed_args.long else {})})
+
+
 def connection_of(command: Any) -> connection.Connection:
     """Return the connection of a command to Trove's API."""
     return connection.Connection(command.app.client_manager.database)
@@ -33,7 +67,7 @@ def one(resource: dict[str, Any]) -> Shown:
     return tuple(resource), tuple(columns.of(name, value) for name, value in resource.items())
 
 
-def listed(resources: Iterable[dict[str, Any]], keys: dict[str, str]) -> Shown:
+def listed(resources: Iterable[dict[str, Any]], keys: Mapping[str, str]) -> Shown:
     """Return several resources in the form that cliff lists.
 
     :param keys: of the resources, by the titles of the columns
@@ -59,13 +93,6 @@ def add_all_projects(parser: Any, what: str) -> None:
         '--all-projects',
         action='store_true',
         help=f'List {what} of all projects (administrators)',
-    )
-
-
-def add_limit(parser: Any) -> None:
-    """Add the option ``--limit`` of a list whose latest entries come first."""
-    parser.add_argument(
-        '--limit', type=int, metavar='<number>', help='List at most this number, the latest first'
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from osc_lib import exceptions
+from oslo_utils import uuidutils
 
 from trove_ceph.osc import connection
 
@@ -24,6 +25,19 @@ class FailoverApi:
     def instance_id(self, name_or_id: str) -> str:
         """Return the id of an instance."""
         return self._connection.instance_id(name_or_id)
+
+    def failover_id(self, name_or_id: str) -> str:
+        """Return the id of the latest failover of an instance, or the id of a failover itself.
+
+        :param name_or_id: of the instance, or the id of the failover
+        :raises CommandError: no instance has this name, or it has no failover
+        """
+        latest = self.list_failovers(limit=1, instance_id=self.instance_id(name_or_id))
+        if latest:
+            return latest[0]['id']
+        if uuidutils.is_uuid_like(name_or_id):
+            return name_or_id
+        raise exceptions.CommandError(f'instance {name_or_id} has no failover')
 
     def request_failover(self, **request: Any) -> dict[str, Any]:
         """Request a failover."""

@@ -7,25 +7,6 @@ from osc_lib.command import command
 
 from trove_ceph.osc import base, failover_client
 
-_SHORT = {
-    'ID': 'id',
-    'Instance ID': 'instance_id',
-    'State': 'state',
-    'Requested By': 'requested_by',
-    'Reason': 'reason',
-    'Created': 'created_at',
-    'Ended': 'ended_at',
-}
-_LONG = _SHORT | {
-    'Force': 'force',
-    'Step': 'step',
-    'Attempts': 'attempts',
-    'Error': 'error',
-    'Fenced': 'fenced_at',
-    'Moved': 'moved_at',
-    'Project ID': 'project_id',
-}
-
 
 class FailOver(base.DocstringHelp, command.ShowOne):
     """Give an instance another server, with its volume and its addresses
@@ -67,19 +48,31 @@ class FailOver(base.DocstringHelp, command.ShowOne):
         return base.one(shown)
 
 
-class ListFailovers(base.DocstringHelp, command.Lister):
+class ListFailovers(base.Lister):
     """List failovers
 
     They are listed for some time after they ended, also if the instance was deleted.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        base.add_instance_filter(parser, 'failovers')
-        base.add_limit(parser)
-        base.add_all_projects(parser, 'failovers')
-        parser.add_argument('--long', action='store_true', help='Show more columns')
-        return parser
+    what = 'failovers'
+    short = {
+        'ID': 'id',
+        'Instance ID': 'instance_id',
+        'State': 'state',
+        'Requested By': 'requested_by',
+        'Reason': 'reason',
+        'Created': 'created_at',
+        'Ended': 'ended_at',
+    }
+    more = {
+        'Force': 'force',
+        'Step': 'step',
+        'Attempts': 'attempts',
+        'Error': 'error',
+        'Fenced': 'fenced_at',
+        'Moved': 'moved_at',
+        'Project ID': 'project_id',
+    }
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = _api_of(self)
@@ -88,7 +81,7 @@ class ListFailovers(base.DocstringHelp, command.Lister):
             instance_id=parsed_args.instance and api.instance_id(parsed_args.instance),
             all_projects=parsed_args.all_projects,
         )
-        return base.listed(found, _LONG if parsed_args.long else _SHORT)
+        return self.shown(parsed_args, found)
 
 
 class ShowFailover(base.DocstringHelp, command.ShowOne):
@@ -109,11 +102,16 @@ class ShowFailover(base.DocstringHelp, command.ShowOne):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument('failover', metavar='<failover>', help='ID of the failover')
+        parser.add_argument(
+            'failover',
+            metavar='<failover>',
+            help='ID of the failover; or ID or name of an instance, for its latest failover',
+        )
         return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:
-        return base.one(_api_of(self).show_failover(parsed_args.failover))
+        api = _api_of(self)
+        return base.one(api.show_failover(api.failover_id(parsed_args.failover)))
 
 
 def _api_of(command: Any) -> failover_client.FailoverApi:

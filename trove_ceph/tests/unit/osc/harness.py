@@ -125,6 +125,14 @@ class CommandTestCase(base.BaseTestCase):
             status = ended.code
         return status, app.stdout.getvalue() + logged.output
 
+    def name(self, name, instance):
+        """Let python-troveclient find an instance by a name; Trove would ask Nova for its list."""
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'osc_lib.utils.find_resource', lambda _manager, asked: {name: instance}[asked]
+            )
+        )
+
     def shown(self, line, **options):
         status, output = self.run_command(f'{line} -f json', **options)
         self.assertEqual(0, status, output)

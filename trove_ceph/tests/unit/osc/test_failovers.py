@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands for failovers, through python-troveclient and Trove's real API."""
 
+import datetime
+
 from osc_lib import exceptions
 
 from trove_ceph.osc import failover_client
@@ -38,6 +40,25 @@ class CommandsTest(harness.CommandTestCase):
         self.assertEqual([], self.shown('failover list', **identity))
         (row,) = self.shown('failover list --all-projects', **identity)
         self.assertEqual(shown['id'], row['ID'])
+
+    def test_shows_the_latest_failover_of_an_instance(self):
+        first = self.fail_over()
+        self.world.end(first['id'])
+        self.world.now += datetime.timedelta(minutes=1)
+        second = self.fail_over()
+        self.name('shop', self.instance)
+        for name_or_id in (self.instance.id, 'shop', second['id']):
+            self.assertEqual(second, self.shown(f'failover show {name_or_id}'))
+        self.assertEqual(first['id'], self.shown(f'failover show {first["id"]}')['id'])
+
+    def test_prints_that_there_is_no_failover(self):
+        self.name('shop', self.instance)
+        status, output = self.run_command('failover show shop')
+        self.assertEqual(1, status)
+        self.assertIn('instance shop has no failover', output)
+        status, output = self.run_command(f'failover show {self.instance.id}')
+        self.assertEqual(1, status)
+        self.assertIn(f'failover {self.instance.id} cannot be found', output)
 
     @staticmethod
     def columns(row):

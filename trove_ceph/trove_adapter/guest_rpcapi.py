@@ -3,9 +3,10 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import oslo_messaging as messaging
 from trove.common import exception as trove_exceptions
 from trove.guestagent import api
 
@@ -87,18 +88,111 @@ class GuestAPI(api.API):
         :param config_contents: of my.cnf, as rendered for the flavor
         :param config_overrides: the options of the configuration group
         """
-        answer = self._call_for_mapping(
+        return self._request_start(
             'start_moved_server',
-            timeout_sec=self.agent_low_timeout,
             replacement_id=replacement_id,
             ds_version=version,
             config_contents=config_contents,
             config_overrides=dict(config_overrides),
         )
+
+    def start_replica(
+        self,
+        request_id: str,
+        version: str,
+        config_contents: str,
+        config_overrides: Mapping[str, Any],
+        replica_context: Mapping[str, Any],
+    ) -> StartProgress:
+        """Have the agent start MySQL on a fresh clone and follow the source; do not wait for it.
+
+        The agent starts it once for each request, and again after it has answered FAILED. For the
+        other parameters see :meth:`start_moved_server`.
+
+        :param replica_context: what :meth:`get_replica_context` of the source has returned
+        """
+        return self._request_start(
+            'start_replica',
+            request_id=request_id,
+            ds_version=version,
+            config_contents=config_contents,
+            config_overrides=dict(config_overrides),
+            replica_info=dict(replica_context),
+        )
+
+    def get_replica_context(self, replica_id: str | None = None) -> dict[str, Any]:
+        """Create or renew the replication user of a replica on its source, and describe the source.
+
+        :param replica_id: None: a new user with a random name
+        """
+        return self._call_for_mapping('get_replica_context', replica_id=replica_id)
+
+    def drop_replication_users(self, keep_replica_ids: Collection[str]) -> None:
+        """Drop the replication users of all replicas except of those that are named."""
+        self._call_checked('drop_replication_users', keep_replica_ids=sorted(keep_replica_ids))
+
+    def get_replication_status(self) -> dict[str, Any]:
+        """Return the fields of :class:`.replication_types.ReplicationStatus`, not validated."""
+        # The short timeout keeps an absent guest from delaying the others.
+        return self._call_for_mapping('get_replication_status', timeout_sec=self.agent_low_timeout)
+
+    def make_read_only(self, read_only: bool) -> None:
+        """Make the server refuse or accept writes; waits for running statements that write."""
+        self._call_checked('make_read_only', read_only=read_only)
+
+    def wait_for_gtid(self, gtid_set: str, timeout_sec: int) -> bool:
+        """Return whether the server executes a GTID set within the time, at most 30 s."""
+        return bool(
+            self._call_checked(
+                'wait_for_gtid',
+                timeout_sec=timeout_sec + self.agent_low_timeout,
+                gtid_set=gtid_set,
+                wait_sec=timeout_sec,
+            )
+        )
+
+    def stop_receiving(self) -> None:
+        """Have a replica receive no more transactions; it applies what it has received."""
+        self._call_checked('stop_receiving')
+
+    def attach_replica(
+        self,
+        replica_info: Mapping[str, Any],
+        slave_config: str = '',
+        restart: bool = False,
+    ) -> None:
+        """Have a running server follow a source; it becomes read-only and is not restarted.
+
+        Trove's method of this name logs the password of the replication user.
+        """
+        self._call_checked(
+            'attach_replica',
+            replica_info=dict(replica_info),
+            slave_config=slave_config,
+            restart=restart,
+        )
+
+    def release_volume(self) -> None:
+        """Stop MySQL and unmount the data volume; do nothing where that is done."""
+        self._call_checked('release_volume')
+
+    def set_semi_sync(self, as_source: bool, as_replica: bool, timeout_ms: int) -> None:
+        """Switch semi-synchronous replication on or off, without a restart.
+
+        :param as_source: a commit waits until a replica has received it
+        :param as_replica: the server acknowledges what it has received
+        :param timeout_ms: after which a commit of the source does not wait any longer
+        """
+        self._call_checked(
+            'set_semi_sync', as_source=as_source, as_replica=as_replica, timeout_ms=timeout_ms
+        )
+
+    def _request_start(self, method: str, **arguments: Any) -> StartProgress:
+        answer = self._call_for_mapping(method, timeout_sec=self.agent_low_timeout, **arguments)
         state, error = answer.get('state'), answer.get('error')
         if state not in list(StartState) or not isinstance(error, str):
             raise exceptions.GuestUnavailableError(
-                f'guest agent of instance {self.id}: start_moved_server: answered with the state '
+                f'guest agent of instance {self.id}: {method}: answered with the state '
                 f'{state!r:.100}, expected one of {", ".join(StartState)}'
             )
         return StartProgress(StartState(state), ' '.join(error.split())[:MAX_ERROR_CHARACTERS])
@@ -110,6 +204,18 @@ class GuestAPI(api.API):
     def restart_server(self) -> None:
         """Start MySQL again, whether it runs or was stopped; return when it serves."""
         self._call_checked('restart')
+
+    def _call(self, method_name, timeout_sec, version, **kwargs):
+        """Call the agent as Trove does, but do not log the answer, which may have a password."""
+        try:
+            client = self.client.prepare(version=version, timeout=timeout_sec)
+            return client.call(self.context, method_name, **kwargs)
+        except messaging.MessagingTimeout as error:
+            raise trove_exceptions.GuestTimeout() from error
+        except messaging.RemoteError as error:
+            raise trove_exceptions.GuestError(original_message=error.value) from error
+        except Exception as error:
+            raise trove_exceptions.GuestError(original_message=str(error)) from error
 
     def _call_checked(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
         timeout_sec = timeout_sec or self.agent_high_timeout

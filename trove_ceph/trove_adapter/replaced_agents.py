@@ -5,12 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
-from trove.configuration import models as configuration_models
 
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.replacement.dependencies import StartProgress
-from trove_ceph.trove_adapter import agent_queues, guest_rpcapi, replaced_instance
-from trove_ceph.trove_adapter.replacement_servers import translated
+from trove_ceph.trove_adapter import agent_queues, guest_rpcapi, start_settings
 
 
 class ReplacedAgents:
@@ -54,20 +52,7 @@ class ReplacedAgents:
 
         :raises GuestUnavailableError: the agent does not answer yet
         """
-        with translated(f'{record}: reading the configuration of the instance'):
-            instance = replaced_instance.load(record.instance_id)
-            flavor = self._find_flavor(instance.flavor_id)
-            contents = instance._render_config(flavor).config_contents
-            overrides = _overrides(instance)
+        settings = start_settings.load(str(record), record.instance_id, self._find_flavor)
         return self._guest(record.instance_id).start_moved_server(
-            record.replacement_id, instance.datastore_version.version, contents, overrides
+            record.replacement_id, settings.version, settings.contents, settings.overrides
         )
-
-
-def _overrides(instance: Any) -> dict[str, Any]:
-    """Return the values of the configuration group of an instance."""
-    group_id = instance.db_info.configuration_id
-    if group_id is None:
-        return {}
-    group = configuration_models.Configuration(instance.context, group_id)
-    return dict(group.get_configuration_overrides())

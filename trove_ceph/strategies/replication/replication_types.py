@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guest agents of a source and of its replicas report."""
+
+import dataclasses
+import enum
+
+
+class ThreadState(enum.StrEnum):
+    """The state of one of the two threads of a replica."""
+
+    ON = 'ON'
+    OFF = 'OFF'
+    CONNECTING = 'CONNECTING'
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicationStatus:
+    """The replication of one server; the guest that reports it is not trusted.
+
+    :param gtid_executed: all transactions of the data, as GTID set in MySQL's notation
+    :param gtid_received: what the replica has received from its source since it follows it, in the
+        same notation; empty for a source
+    :param is_replica: it has a replication source, even if it does not receive from it now
+    :param source_uuid: empty until the replica has connected to its source
+    :param io_state: of the thread that receives transactions
+    :param sql_state: of the thread that applies them; ON or OFF
+    :param io_error: why the replica does not receive, one line; empty: no error
+    :param sql_error: why the replica does not apply, one line; empty: no error
+    :param io_error_number: of MySQL; 0: no error
+    :param sql_error_number: of MySQL; 0: no error
+    :param lag_sec: age of the oldest transaction that is received and not applied, 0.0 if there is
+        none; None: unknown. Of transactions that are not received, the replica knows nothing
+    :param is_read_only: the server refuses writes even of administrators
+    :param semi_sync_source: its commits wait for a replica that has enabled it as well
+    :param semi_sync_replica: it acknowledges transactions that it has received
+    :param semi_sync_clients: number of connected replicas that acknowledge
+    """
+
+    server_uuid: str
+    gtid_executed: str
+    gtid_received: str = ''
+    is_replica: bool = False
+    source_host: str = ''
+    source_uuid: str = ''
+    io_state: ThreadState = ThreadState.OFF
+    sql_state: ThreadState = ThreadState.OFF
+    io_error: str = ''
+    sql_error: str = ''
+    io_error_number: int = 0
+    sql_error_number: int = 0
+    lag_sec: float | None = None
+    is_read_only: bool = False
+    semi_sync_source: bool = False
+    semi_sync_replica: bool = False
+    semi_sync_clients: int = 0
+
+    @property
+    def is_replicating(self) -> bool:
+        """Whether the replica receives and applies transactions."""
+        return self.io_state == self.sql_state == ThreadState.ON

@@ -110,6 +110,10 @@ class ReplacementCanceledError(TroveCephError):
     """The instance is being deleted, so that its server is not replaced any more."""
 
 
+class ReprovisioningRefusedError(TroveCephError):
+    """A replica cannot be re-provisioned now; nothing was changed."""
+
+
 class PortGoneError(TroveCephError):
     """A port of an instance was deleted; its addresses cannot be kept."""
 

@@ -11,6 +11,7 @@ from trove_ceph.conf import (
     guests,
     qos,
     replacement,
+    replication,
     storage,
     taskmanager,
     verification,
@@ -38,5 +39,6 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
         (guests.GROUP, copy.deepcopy(guests.OPTS)),
         (replacement.GROUP, copy.deepcopy(replacement.OPTS)),
         (failover.GROUP, copy.deepcopy(failover.OPTS)),
+        (replication.GROUP, copy.deepcopy(replication.OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
     ]

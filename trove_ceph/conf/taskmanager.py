@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import failover, guests, replacement, storage
+from trove_ceph.conf import failover, guests, replacement, replication, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -164,4 +164,5 @@ def register(conf: cfg.ConfigOpts) -> None:
     guests.register(conf)
     replacement.register(conf)
     failover.register(conf)
+    replication.register(conf)
     storage.register_transport(conf)

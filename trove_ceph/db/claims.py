@@ -33,6 +33,8 @@ _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.KEEP_GUESTS: tables.GuestPoolRow,
     Role.REPLACE_SERVER: tables.ReplacementRow,
     Role.WATCH_FAILOVERS: tables.FailoverWatchRow,
+    Role.REPROVISION_REPLICA: tables.ReplicaRow,
+    Role.WATCH_REPLICAS: tables.ReplicationWatchRow,
 }
 _ROWS = dict.fromkeys((tables.BackupRow, *_ROW_OF_ROLE.values()))
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}

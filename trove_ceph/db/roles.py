@@ -28,6 +28,10 @@ class Role(enum.StrEnum):
     REPLACE_SERVER = 'replace-server'
     #: Watches all databases for automatic failover; the claim is on the watch.
     WATCH_FAILOVERS = 'watch-failovers'
+    #: Gives a replica a fresh clone of its source; the claim is on the replica.
+    REPROVISION_REPLICA = 'reprovision'
+    #: Watches all replicas; the claim is on the watch.
+    WATCH_REPLICAS = 'watch-replicas'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

@@ -10,7 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
-from trove_ceph.db import backup_record, failover_record, guest_record, replacement_record
+from trove_ceph.db import (
+    backup_record,
+    failover_record,
+    guest_record,
+    replacement_record,
+    replica_record,
+)
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.roles import Role
 
@@ -22,6 +28,8 @@ _GUEST_FIELDS = dataclasses.fields(guest_record.GuestRecord)
 _REPLACEMENT_FIELDS = dataclasses.fields(replacement_record.ReplacementRecord)
 _FAILOVER_POLICY_FIELDS = dataclasses.fields(failover_record.FailoverPolicy)
 _FAILOVER_WATCH_FIELDS = dataclasses.fields(failover_record.FailoverWatch)
+_REPLICA_FIELDS = dataclasses.fields(replica_record.ReplicaRecord)
+_REPLICATION_POLICY_FIELDS = dataclasses.fields(replica_record.ReplicationPolicy)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -396,3 +404,88 @@ class FailoverWatchRow(Claimable, Base):
         """Return the row as a record."""
         values = {field.name: getattr(self, field.name) for field in _FAILOVER_WATCH_FIELDS}
         return failover_record.FailoverWatch(**values)
+
+
+class ReplicaRow(Claimable, Base):
+    """A replica, see :mod:`replica_record`."""
+
+    __tablename__ = 'trove_ceph_replicas'
+    __table_args__ = (
+        sa.Index('ix_trove_ceph_replicas_project_id', 'project_id'),
+        sa.Index('ix_trove_ceph_replicas_source_id', 'source_id'),
+        sa.Index('ix_trove_ceph_replicas_state', 'state'),
+    )
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    project_id = orm.mapped_column(sa.String(255), nullable=False)
+    source_id = orm.mapped_column(sa.String(36), nullable=False)
+    state = orm.mapped_column(sa.String(16), nullable=False)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+    updated_at = orm.mapped_column(sa.DateTime, nullable=False)
+    volume_id = orm.mapped_column(sa.String(36))
+    cloned_at = orm.mapped_column(sa.DateTime)
+    request_id = orm.mapped_column(sa.String(36))
+    requested_by = orm.mapped_column(sa.String(16))
+    reason = orm.mapped_column(_Text)
+    cause = orm.mapped_column(sa.String(16))
+    error = orm.mapped_column(_Text)
+    step = orm.mapped_column(sa.String(255))
+    attempts = orm.mapped_column(sa.Integer, nullable=False)
+    new_volume_id = orm.mapped_column(sa.String(36))
+    old_volume_id = orm.mapped_column(sa.String(36))
+    task_before = orm.mapped_column(sa.String(32), nullable=False)
+    requested_at = orm.mapped_column(sa.DateTime)
+    ended_at = orm.mapped_column(sa.DateTime)
+    failures = orm.mapped_column(sa.Integer, nullable=False)
+    reprovisioned_at = orm.mapped_column(sa.DateTime)
+    last_reason = orm.mapped_column(_Text)
+    last_cause = orm.mapped_column(sa.String(16))
+    is_replicating = orm.mapped_column(sa.Boolean)
+    lag_sec = orm.mapped_column(sa.Float)
+    lag_transactions = orm.mapped_column(sa.BigInteger)
+    errant = orm.mapped_column(_Text)
+    source_executed = orm.mapped_column(_Text)
+    replication_error = orm.mapped_column(_Text)
+    own_bytes = orm.mapped_column(sa.BigInteger)
+    clone_depth = orm.mapped_column(sa.Integer)
+    observed_at = orm.mapped_column(sa.DateTime)
+
+    def as_model(self) -> replica_record.ReplicaRecord:
+        """Return the row as a record."""
+        values = {field.name: getattr(self, field.name) for field in _REPLICA_FIELDS}
+        kinds = {
+            'state': replica_record.ReplicaState,
+            'requested_by': replica_record.Requester,
+            'cause': replica_record.Cause,
+            'last_cause': replica_record.Cause,
+        }
+        for name, kind in kinds.items():
+            values[name] = None if values[name] is None else kind(values[name])
+        return replica_record.ReplicaRecord(**values)
+
+
+class ReplicationPolicyRow(Base):
+    """The policy of a source, see :mod:`replica_record`."""
+
+    __tablename__ = 'trove_ceph_replication_policies'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+    updated_at = orm.mapped_column(sa.DateTime, nullable=False)
+    semi_sync = orm.mapped_column(sa.Boolean, nullable=False)
+    reprovision_every_hours = orm.mapped_column(sa.Integer)
+    max_own_percent = orm.mapped_column(sa.Integer)
+    max_lag_sec = orm.mapped_column(sa.Integer)
+
+    def as_model(self) -> replica_record.ReplicationPolicy:
+        """Return the row as a policy."""
+        values = {field.name: getattr(self, field.name) for field in _REPLICATION_POLICY_FIELDS}
+        return replica_record.ReplicationPolicy(**values)
+
+
+class ReplicationWatchRow(Claimable, Base):
+    """The watch over all replicas: the only row, see :mod:`replication_watch`."""
+
+    __tablename__ = 'trove_ceph_replication_watch'
+
+    name = orm.mapped_column(sa.String(16), primary_key=True)

@@ -172,6 +172,18 @@ class GuestAPI(api.API):
             restart=restart,
         )
 
+    def detach_replica(self, for_failover: bool = False) -> None:
+        """Have a replica forget its source; it becomes writable unless ``for_failover``."""
+        self._call_checked('detach_replica', for_failover=for_failover)
+
+    def enable_as_master(self, replica_source_config: str = '') -> None:
+        """Make a server writable that does not follow a source any more."""
+        self._call_checked('enable_as_master', replica_source_config=replica_source_config)
+
+    def demote_replication_master(self) -> None:
+        """Make a source read-only as a replica is."""
+        self._call_checked('demote_replication_master')
+
     def release_volume(self) -> None:
         """Stop MySQL and unmount the data volume; do nothing where that is done."""
         self._call_checked('release_volume')

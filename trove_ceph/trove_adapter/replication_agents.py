@@ -11,19 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from trove_ceph import exceptions
+from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replacement.dependencies import StartProgress
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.trove_adapter import guest_rpcapi, start_settings
 
 #: Of one call of :meth:`ReplicationAgents.wait_for_gtid`.
 MAX_WAIT_SEC = 30
-#: A server that many others have preceded has some hundred UUIDs.
-_MAX_GTID_CHARACTERS = 256 * 1024
 _MAX_CERTIFICATE_CHARACTERS = 64 * 1024
 _CERTIFICATE_PARTS = ('private_key', 'certificate', 'ca')
 _USER = re.compile(r'slave_[0-9a-f]{1,26}', re.ASCII)
 _PASSWORD = re.compile(r'[A-Za-z0-9_-]{8,32}', re.ASCII)
-_GTIDS = re.compile(r'[0-9A-Za-z_:,\s-]*', re.ASCII)
 _UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}', re.ASCII)
 _SSL_MODES = ('basic', 'enforced', 'mtls')
 
@@ -75,12 +73,12 @@ class ReplicationAgents:
         """
         self._guest(instance_id).make_read_only(read_only)
 
-    def wait_for_gtid(self, instance_id: str, gtid_set: str, timeout_sec: int) -> bool:
+    def wait_for_gtid(self, instance_id: str, gtid_set: GtidSet, timeout_sec: int) -> bool:
         """Return whether a server executes a GTID set within the time; False: not yet.
 
         :param timeout_sec: at most MAX_WAIT_SEC; repeat the call to wait longer
         """
-        return self._guest(instance_id).wait_for_gtid(gtid_set, min(timeout_sec, MAX_WAIT_SEC))
+        return self._guest(instance_id).wait_for_gtid(str(gtid_set), min(timeout_sec, MAX_WAIT_SEC))
 
     def stop_receiving(self, instance_id: str) -> None:
         """Have a replica receive no more transactions; it applies what it has received."""
@@ -106,7 +104,7 @@ class ReplicationAgents:
 
         A server that still follows a source is refused.
         """
-        self._guest(instance_id).enable_as_master('')
+        self._guest(instance_id).enable_as_master()
 
     def demote_source(self, instance_id: str) -> None:
         """Make a source read-only as a replica is, also after a restart, and stop its events."""
@@ -223,11 +221,13 @@ class _Answer:
             raise self._error(name, shown, f'a text like {form.pattern}')
         return value
 
-    def _gtids(self, name: str) -> str:
-        value = self._of_type(name, str)
-        if len(value) > _MAX_GTID_CHARACTERS or not _GTIDS.fullmatch(value):
-            raise self._error(name, f'{value!r:.100}', 'a GTID set')
-        return ''.join(value.split())
+    def _gtids(self, name: str) -> GtidSet:
+        try:
+            return GtidSet.parse(self._of_type(name, str))
+        except ValueError as error:
+            raise self._error(
+                name, f'a text that cannot be read ({error})', 'a GTID set'
+            ) from error
 
     def _line(self, name: str) -> str:
         text = self._of_type(name, str)[: 2 * guest_rpcapi.MAX_ERROR_CHARACTERS]

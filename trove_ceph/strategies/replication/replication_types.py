@@ -4,6 +4,8 @@
 import dataclasses
 import enum
 
+from trove_ceph.mysql.gtid import GtidSet
+
 
 class ThreadState(enum.StrEnum):
     """The state of one of the two threads of a replica."""
@@ -17,9 +19,9 @@ class ThreadState(enum.StrEnum):
 class ReplicationStatus:
     """The replication of one server; the guest that reports it is not trusted.
 
-    :param gtid_executed: all transactions of the data, as GTID set in MySQL's notation
-    :param gtid_received: what the replica has received from its source since it follows it, in the
-        same notation; empty for a source
+    :param gtid_executed: all transactions of the data
+    :param gtid_received: what the replica has received since it follows its source; empty for a
+        source
     :param is_replica: it has a replication source, even if it does not receive from it now
     :param source_uuid: empty until the replica has connected to its source
     :param io_state: of the thread that receives transactions
@@ -37,8 +39,8 @@ class ReplicationStatus:
     """
 
     server_uuid: str
-    gtid_executed: str
-    gtid_received: str = ''
+    gtid_executed: GtidSet
+    gtid_received: GtidSet = dataclasses.field(default_factory=GtidSet)
     is_replica: bool = False
     source_host: str = ''
     source_uuid: str = ''

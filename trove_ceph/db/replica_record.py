@@ -104,6 +104,11 @@ class ReplicaRecord(Observation):
     :param attempts: how many attempts have failed in this state
     :param new_volume_id: of the fresh clone
     :param old_volume_id: of the volume that is kept until the new one has caught up
+    :param new_cloned_at: when the snapshot of the fresh clone was created
+    :param target_gtid: what the source had executed before the exchange of the volumes, as text
+    :param exchange_began_at: when the present exchange of the volumes began
+    :param answered_at: when the guest agent last answered an attempt to start MySQL
+    :param failed_starts: how many starts of MySQL on the volume have failed
     :param task_before: the name of the task to which the instance returns if nothing was changed
     :param requested_at: when the present or the last re-provisioning was requested
     :param ended_at: when the last one ended
@@ -132,6 +137,11 @@ class ReplicaRecord(Observation):
     attempts: int = 0
     new_volume_id: str | None = None
     old_volume_id: str | None = None
+    new_cloned_at: datetime.datetime | None = None
+    target_gtid: str | None = None
+    exchange_began_at: datetime.datetime | None = None
+    answered_at: datetime.datetime | None = None
+    failed_starts: int = 0
     task_before: str = 'NONE'
     requested_at: datetime.datetime | None = None
     ended_at: datetime.datetime | None = None

@@ -353,6 +353,7 @@ def _new_row(
         created_at=now,
         updated_at=now,
         attempts=0,
+        failed_starts=0,
         task_before=Task.NONE.name,
         failures=0,
     )

@@ -8,11 +8,23 @@ from trove_ceph.conf import (
     guests,
     opts,
     replacement,
+    replication,
     storage,
     taskmanager,
     verification,
 )
 from trove_ceph.storage import throttle
+
+_MODULES = (
+    failover,
+    guest,
+    guests,
+    replacement,
+    replication,
+    storage,
+    taskmanager,
+    verification,
+)
 
 
 class OptsTestCase(base.BaseTestCase):
@@ -24,6 +36,7 @@ class OptsTestCase(base.BaseTestCase):
             (opts.list_taskmanager_opts(), guests, 'trove_ceph_guests'),
             (opts.list_taskmanager_opts(), replacement, 'trove_ceph_replacement'),
             (opts.list_taskmanager_opts(), failover, 'trove_ceph_failover'),
+            (opts.list_taskmanager_opts(), replication, 'trove_ceph_replication'),
             (opts.list_storage_opts(), verification, 'trove_ceph_verification'),
         ):
             groups = {group.name: found for group, found in listed}
@@ -31,8 +44,7 @@ class OptsTestCase(base.BaseTestCase):
             self.assertEqual([opt.name for opt in module.OPTS], [opt.name for opt in groups[name]])
 
     def test_options_explain_themselves_and_are_bounded(self):
-        modules = (failover, guest, guests, replacement, storage, taskmanager, verification)
-        for opt in [opt for module in modules for opt in module.OPTS]:
+        for opt in [opt for module in _MODULES for opt in module.OPTS]:
             self.assertGreater(len(opt.help), 50, opt.name)
             if isinstance(opt, (cfg.IntOpt, cfg.FloatOpt)):
                 self.assertIsNotNone(opt.type.min, opt.name)
@@ -40,7 +52,7 @@ class OptsTestCase(base.BaseTestCase):
 
     def test_registering_twice(self):
         conf = cfg.ConfigOpts()
-        for module in (failover, guest, guests, replacement, storage, taskmanager, verification):
+        for module in _MODULES:
             module.register(conf)
             module.register(conf)
         conf([])

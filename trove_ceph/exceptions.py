@@ -114,6 +114,10 @@ class ReprovisioningRefusedError(TroveCephError):
     """A replica cannot be re-provisioned now; nothing was changed."""
 
 
+class ReplicaRefusedError(TroveCephError):
+    """A replica cannot be created as requested, or not from this source; nothing was changed."""
+
+
 class PortGoneError(TroveCephError):
     """A port of an instance was deleted; its addresses cannot be kept."""
 

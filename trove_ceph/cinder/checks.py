@@ -79,6 +79,28 @@ def check_target(cinder: client.Cinder, request: resources.ImageToAdopt) -> None
         )
 
 
+def find_backends(
+    cinder: client.Cinder, subject: str, volume_type: str
+) -> list[resources.StorageBackend]:
+    """Return the back ends that are up and can have volumes of a type, at least one.
+
+    :param subject: what the error message begins with
+    :param volume_type: its name
+    :raises NotAdoptableError: there is no such type, or none of its back ends is up
+    """
+    found = cinder.find_type(volume_type)
+    if found is None:
+        raise exceptions.NotAdoptableError(f'{subject}: there is no volume type {volume_type}')
+    backends = [
+        one for one in cinder.list_backends() if found.backend_name in (None, one.backend_name)
+    ]
+    if not backends:
+        raise exceptions.NotAdoptableError(
+            f'{subject}: volume type {volume_type} has no back end that is up'
+        )
+    return backends
+
+
 def check_image(ceph: storage.Storage, request: resources.ImageToAdopt) -> int:
     """Check that an image can become a volume, and return its size in GiB.
 

@@ -232,15 +232,21 @@ class Cinder:
             if getattr(pool, 'storage_protocol', '') == 'ceph'
         ]
 
-    def find_shortage(self, project_id: str, volume_type: str, size_gib: int) -> str | None:
-        """Return which quota of a project one more volume would exceed; None: none."""
+    def find_shortage(
+        self, project_id: str, volume_type: str, size_gib: int, count: int = 1
+    ) -> str | None:
+        """Return which quota of a project more volumes would exceed; None: none.
+
+        :param size_gib: of each volume
+        :param count: how many more
+        """
         with _translated(f'showing the quota of project {project_id}'):
             quota = self._client.quotas.get(project_id, usage=True).to_dict()
         needed = {
-            'volumes': 1,
-            'gigabytes': size_gib,
-            f'volumes_{volume_type}': 1,
-            f'gigabytes_{volume_type}': size_gib,
+            'volumes': count,
+            'gigabytes': count * size_gib,
+            f'volumes_{volume_type}': count,
+            f'gigabytes_{volume_type}': count * size_gib,
             'per_volume_gigabytes': size_gib,
         }
         for name, amount in needed.items():

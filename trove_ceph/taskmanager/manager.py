@@ -36,7 +36,13 @@ from trove_ceph.strategies.backup import (
     volume_cleanup,
 )
 from trove_ceph.strategies.policies import scheduler
-from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
+from trove_ceph.strategies.restore import (
+    clone_volume,
+    cloned_volume,
+    flatten,
+    planning,
+    restore_types,
+)
 from trove_ceph.taskmanager import (
     background,
     factory,
@@ -212,7 +218,7 @@ class Manager(manager.Manager):
         instance = trove_db.TroveDatabase().find_instance(instance_id)
         if instance is None or instance.volume_id is None or not self._is_ours(instance_id):
             if instance is not None and instance.volume_id is None:
-                self._clean_up_restore(instance)
+                self._clean_up_creation(instance)
             super().delete_instance(context, instance_id)
             return
         with (
@@ -406,12 +412,12 @@ class Manager(manager.Manager):
                     *(instance_id, error),
                 )
 
-    def _clean_up_restore(self, instance: backup_types.Instance) -> None:
+    def _clean_up_creation(self, instance: backup_types.Instance) -> None:
         try:
-            clone_volume.remove_clone(self._deps(), instance)
+            cloned_volume.remove(self._deps(), instance.id, instance.id, instance.project_id)
         except exceptions.TroveCephError as error:
             LOG.warning(
-                'Instance %s: the leftovers of its restore could not be removed now; '
+                'Instance %s: the leftovers of its volume could not be removed now; '
                 'trove-ceph-manage gc lists those that stay: %s',
                 *(instance.id, error),
             )

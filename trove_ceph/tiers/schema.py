@@ -137,6 +137,7 @@ _TIER = _object(
         'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
+        'replicas_on': _NAME,
     },
     ['purpose', 'pool', 'copies', 'placement_groups'],
     'the keys of a tier',

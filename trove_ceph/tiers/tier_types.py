@@ -121,6 +121,7 @@ class Tier:
     :param iops: the IOPS promised to each volume; None: no promise
     :param throughput_mib_per_sec: limit of a volume; None: no limit
     :param datastore_versions: ``datastore/version`` that may be created on this tier
+    :param replicas_on: the tier of the replicas of its instances; None: this one
     """
 
     name: str
@@ -140,6 +141,7 @@ class Tier:
     qos: TierLimits
     volume_type: VolumeType | None
     datastore_versions: tuple[str, ...]
+    replicas_on: str | None = None
 
     @property
     def pools(self) -> tuple[str, ...]:

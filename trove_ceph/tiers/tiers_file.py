@@ -95,6 +95,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
         qos=TierLimits(content.get('qos', _default_qos(content))),
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
+        replicas_on=content.get('replicas_on'),
     )
     for key, what in _problems_within(tier, content.get('allow_single_copy', False)):
         raise Problem(('tiers', name, *key), what)
@@ -152,6 +153,11 @@ def _problems_within(
             ('datastore_versions',),
             f'instances are created on tiers with the purpose data, not {tier.purpose}',
         )
+    if tier.purpose is not Purpose.DATA and tier.replicas_on is not None:
+        yield (
+            ('replicas_on',),
+            f'the sources of replicas are on tiers with the purpose data, not {tier.purpose}',
+        )
 
 
 def _redundancy_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -205,6 +211,8 @@ def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]
             owner = taken.setdefault((kind, value), tier.name)
             if owner != tier.name:
                 yield Problem(('tiers', tier.name, *key), f'{kind} {value} belongs to tier {owner}')
+        if problem := _replicas_problem(tier, tiers):
+            yield Problem(('tiers', tier.name, 'replicas_on'), problem)
     shares: dict[tuple[str, str | None], float] = {}
     for tier in tiers.values():
         groups = tier.placement_groups
@@ -217,6 +225,24 @@ def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]
                 f'the shares of device class {tier.device_class or "all"} add up to '
                 f'{shares[devices]:g}, which is more than 1',
             )
+
+
+def _replicas_problem(tier: tier_types.Tier, tiers: Mapping[str, tier_types.Tier]) -> str | None:
+    """Return why replicas cannot be on the tier that a tier names."""
+    if tier.replicas_on is None:
+        return None
+    named = tiers.get(tier.replicas_on)
+    if named is None:
+        choices = [one.name for one in tiers.values() if one.purpose is Purpose.REPLICA]
+        return (
+            f'{tier.replicas_on!r} is not a tier; choose a tier with the purpose replica: '
+            f'{", ".join(choices) or "there is none"}'
+        )
+    if named.purpose is not Purpose.REPLICA:
+        return f'tier {named.name} has the purpose {named.purpose}, and must have replica'
+    if named.volume_type is None:
+        return f'tier {named.name} has no volume_type, with which Cinder could offer it'
+    return None
 
 
 def _exclusive(tier: tier_types.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -19,6 +19,7 @@ SHOWN_UNCHANGED = (
     exceptions.GuestUnavailableError,
     exceptions.InvalidBackupError,
     exceptions.NotQuiescedError,
+    exceptions.ReplicaRefusedError,
     exceptions.UnsafeSettingsError,
     exceptions.VaultQuotaExceededError,
     exceptions.VolumeTooSmallError,

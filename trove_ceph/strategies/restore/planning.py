@@ -4,6 +4,7 @@
 from oslo_utils import units
 
 from trove_ceph import exceptions
+from trove_ceph.cinder import checks
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backup_record
 from trove_ceph.storage import copying, image_types
@@ -66,21 +67,10 @@ def _check_size(record: backup_record.BackupRecord, request: RestoreRequest) -> 
 def _find_backends(
     deps: BackupDependencies, request: RestoreRequest
 ) -> list[cinder_resources.StorageBackend]:
-    volume_type = deps.cinder.find_type(request.volume_type)
-    if volume_type is None:
-        raise exceptions.InvalidBackupError(
-            f'{request}: there is no volume type {request.volume_type}'
-        )
-    found = [
-        one
-        for one in deps.cinder.list_backends()
-        if volume_type.backend_name in (None, one.backend_name)
-    ]
-    if not found:
-        raise exceptions.InvalidBackupError(
-            f'{request}: volume type {request.volume_type} has no back end that is up'
-        )
-    return found
+    try:
+        return checks.find_backends(deps.cinder, str(request), request.volume_type)
+    except exceptions.NotAdoptableError as error:
+        raise exceptions.InvalidBackupError(str(error)) from error
 
 
 def _check_quota(deps: BackupDependencies, request: RestoreRequest) -> None:

@@ -9,7 +9,13 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import tasks
 from trove_ceph.storage.image_types import ImageRef
 from trove_ceph.strategies.backup import delete, volume_cleanup
-from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
+from trove_ceph.strategies.restore import (
+    clone_volume,
+    cloned_volume,
+    flatten,
+    planning,
+    restore_types,
+)
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.test_delete import copy
@@ -118,13 +124,13 @@ class VolumeCloneTest(base.BaseTestCase):
         plan = planning.plan(self.world.deps(), request, prefer_copy=True)
         trove_database.instance(self.world.restored.id).update(deleted=True)
         error = self.assertRaises(
-            exceptions.InvalidBackupError,
+            exceptions.RecordNotFoundError,
             clone_volume.clone_volume,
             self.world.deps(),
             request,
             plan,
         )
-        self.assertIn('the instance was deleted', str(error))
+        self.assertIn('was deleted meanwhile', str(error))
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual((set(), []), self.left())
 
@@ -168,7 +174,7 @@ class VolumeCloneTest(base.BaseTestCase):
             flatten.flatten_dependents(deps)
             instance = self.world.trove.find_instance(self.world.restored.id)
             for _ in range(2):
-                clone_volume.remove_clone(deps, instance)
+                cloned_volume.remove(deps, instance.id, instance.id, instance.project_id)
                 self.world.cinder.work()
                 self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
                 self.assertEqual((set(), []), self.left())
@@ -179,7 +185,7 @@ class VolumeCloneTest(base.BaseTestCase):
         volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)
         volume['metadata'] = {cinder_resources.OPERATION_KEY: self.world.restored.id}
         instance = self.world.trove.find_instance(self.world.restored.id)
-        clone_volume.remove_clone(self.world.deps(), instance)
+        cloned_volume.remove(self.world.deps(), instance.id, instance.id, instance.project_id)
         self.assertIn(volume['id'], self.world.cinder.volumes)
         self.assertEqual([], self.world.records.kept_volumes())
 

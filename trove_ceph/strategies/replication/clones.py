@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clone the volume of a source for its replicas.
+
+One snapshot serves all replicas that are created together. It is removed as soon as the clones
+exist: Ceph keeps what they read until the last of them is flattened or deleted.
+"""
+
+import contextlib
+import datetime
+from collections.abc import Iterable
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.storage import image_types, names
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.replication import placement
+from trove_ceph.strategies.restore import cloned_volume
+
+LOG = logging.getLogger(__name__)
+
+_KIND = 'replica'
+#: Clones are made within seconds of their snapshot.
+SNAPSHOT_EXPIRY = datetime.timedelta(hours=1)
+
+
+class SharedSnapshot:
+    """A snapshot of the volume of a source, which is not paused.
+
+    :param image: of the source's volume
+    :param operation_id: of the first replica that is created, or of a re-provisioning
+    """
+
+    def __init__(self, deps: BackupDependencies, image: image_types.ImageRef, operation_id: str):
+        self._deps = deps
+        self.ref = image.snapshot(names.snapshot_name(_KIND, operation_id))
+
+    def ensure(self) -> None:
+        """Take the snapshot unless it exists."""
+        with contextlib.suppress(exceptions.AlreadyExistsError):
+            self._deps.storage.create_snapshot(self.ref)
+
+    def remove(self) -> None:
+        """Remove the snapshot; its clones keep their data; idempotent."""
+        with contextlib.suppress(exceptions.NotFoundError):
+            self._deps.storage.remove_snapshot(self.ref)
+
+    def release(self) -> None:
+        """Remove the snapshot; if that fails, leave it to :func:`remove_old_snapshots`."""
+        try:
+            self.remove()
+        except exceptions.TroveCephError as error:
+            LOG.warning('%s was not removed now; will retry: %s', self.ref, error)
+
+
+class ReplicaVolume(cloned_volume.ClonedVolume):
+    """A volume for a replica: a clone of its source, managed by Cinder.
+
+    :param operation_id: that of the instance when it is created, and an id of its own for each
+        re-provisioning
+    :param instance_id: of the replica
+    """
+
+    def __init__(
+        self,
+        deps: BackupDependencies,
+        operation_id: str,
+        instance_id: str,
+        source: SharedSnapshot,
+        target: placement.Placement,
+    ):
+        request = cloned_volume.CloneRequest(
+            _KIND, operation_id, instance_id, source.ref, target.backend, target.volume_type
+        )
+        super().__init__(deps, request)
+
+
+def steps_of(snapshot: SharedSnapshot, volume: ReplicaVolume) -> list[steps.Step]:
+    """Return the steps that create the volume of a single replica, with the snapshot for it."""
+    return [
+        steps.Step('take a snapshot of the source', snapshot.ensure, undo=snapshot.remove),
+        *volume.steps(),
+        steps.Step('remove the snapshot of the source', snapshot.release),
+    ]
+
+
+def remove_old_snapshots(
+    deps: BackupDependencies, volume_ids: Iterable[str], now: datetime.datetime
+) -> None:
+    """Remove the snapshots that interrupted operations have left on volumes.
+
+    No operation fails for want of its snapshot: it takes another one, or its clone exists. It
+    raises no error: the periodic task tries again.
+
+    :param volume_ids: of sources
+    """
+    for volume_id in volume_ids:
+        try:
+            _remove_old(deps, volume_id, now - SNAPSHOT_EXPIRY)
+        except exceptions.TroveCephError as error:
+            LOG.warning(
+                'Volume %s: snapshots for replicas cannot be removed now; will retry: %s',
+                *(volume_id, error),
+            )
+
+
+def _remove_old(deps: BackupDependencies, volume_id: str, before: datetime.datetime) -> None:
+    volume = deps.cinder.find_volume(volume_id)
+    image = deps.find_image(volume) if volume is not None else None
+    if image is None:
+        return
+    with contextlib.suppress(exceptions.NotFoundError):
+        for one in deps.storage.describe(image).snapshots:
+            name = names.parse(one.name)
+            if name and name.kind == _KIND and not one.removed and one.created_at < before:
+                LOG.info('%s: remove what an interrupted creation has left: %s', image, one.name)
+                SharedSnapshot(deps, image, name.id).remove()

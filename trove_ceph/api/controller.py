@@ -19,6 +19,7 @@ _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]]
     (exceptions.AlreadyExistsError, webob.exc.HTTPConflict),
     (exceptions.BusyError, webob.exc.HTTPConflict),
     (exceptions.ReplacementRefusedError, webob.exc.HTTPConflict),
+    (exceptions.ReprovisioningRefusedError, webob.exc.HTTPConflict),
     (exceptions.InvalidRequestError, webob.exc.HTTPBadRequest),
     (exceptions.TroveCephError, webob.exc.HTTPServiceUnavailable),
 ]

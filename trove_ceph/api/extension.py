@@ -3,11 +3,21 @@
 
 from trove.common import cfg, extensions
 
-from trove_ceph.api import details, failover_policies, failovers, policies, rules
+from trove_ceph.api import (
+    details,
+    failover_policies,
+    failovers,
+    policies,
+    replication,
+    replication_policies,
+    rules,
+)
+from trove_ceph.conf import replication as replication_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
-from trove_ceph.db import backups, replacements
+from trove_ceph.db import backups, replacements, replicas
 from trove_ceph.db import failover_policies as db_failover_policies
 from trove_ceph.db import policies as db_policies
+from trove_ceph.db import replication_policies as db_replication_policies
 
 CONF = cfg.CONF
 
@@ -82,5 +92,40 @@ class Failovers(extensions.ExtensionDescriptor):
                 failover_policies.FailoverPoliciesController(
                     db_failover_policies.FailoverPolicyStore()
                 ),
+            ),
+        ]
+
+
+class Replication(extensions.ExtensionDescriptor):
+    """Replicas as clones, and replication policies."""
+
+    def get_name(self) -> str:
+        return 'Replication'
+
+    def get_description(self) -> str:
+        return 'Status and re-provisioning of replicas, and replication policies'
+
+    def get_alias(self) -> str:
+        return 'TROVE-CEPH-REPLICATION'
+
+    def get_namespace(self) -> str:
+        return 'https://docs.openstack.org/trove_ceph/replication'
+
+    def get_updated(self) -> str:
+        return '2026-11-23T00:00:00-00:00'
+
+    def get_resources(self) -> list[extensions.ResourceExtension]:
+        rules.register()
+        replication_conf.register(CONF)
+        policy_store = db_replication_policies.ReplicationPolicyStore()
+        return [
+            extensions.ResourceExtension(
+                '{tenant_id}/replication',
+                replication.ReplicationController(replicas.ReplicaStore(), policy_store),
+                member_actions={'reprovision': 'POST'},
+            ),
+            extensions.ResourceExtension(
+                '{tenant_id}/replication_policies',
+                replication_policies.ReplicationPoliciesController(policy_store),
             ),
         ]

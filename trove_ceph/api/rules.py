@@ -10,6 +10,8 @@ PATH_DETAILS = f'{_BASE}/backup_details'
 PATH_POLICIES = f'{_BASE}/backup_policies'
 PATH_FAILOVERS = f'{_BASE}/failovers'
 PATH_FAILOVER_POLICIES = f'{_BASE}/failover_policies'
+PATH_REPLICATION = f'{_BASE}/replication'
+PATH_REPLICATION_POLICIES = f'{_BASE}/replication_policies'
 _OWNER = 'rule:admin_or_owner'
 _ADMIN = 'rule:admin'
 
@@ -23,7 +25,13 @@ def _rule(
 
 def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
     """Return the rules; the rules that they refer to are Trove's."""
-    return [*_of_backups(), *_of_failovers(), *_of_failover_policies()]
+    return [
+        *_of_backups(),
+        *_of_failovers(),
+        *_of_failover_policies(),
+        *_of_replication(),
+        *_of_replication_policies(),
+    ]
 
 
 def _of_backups() -> list[oslo_policy.DocumentedRuleDefault]:
@@ -182,6 +190,68 @@ def _of_failover_policies() -> list[oslo_policy.DocumentedRuleDefault]:
             'See, create, change and delete failover policies for datastores.',
             'POST',
             path,
+        ),
+    ]
+
+
+def _of_replication() -> list[oslo_policy.DocumentedRuleDefault]:
+    instance = f'{PATH_REPLICATION}/{{instance}}'
+    return [
+        _rule('replication:index', _OWNER, 'List replicas.', 'GET', PATH_REPLICATION),
+        _rule(
+            'replication:index:all_projects',
+            _ADMIN,
+            'List replicas of all projects.',
+            'GET',
+            PATH_REPLICATION,
+        ),
+        _rule(
+            'replication:show',
+            _OWNER,
+            'Show a replica, or a source and its replicas.',
+            'GET',
+            instance,
+        ),
+        _rule(
+            'replication:show:volumes',
+            _ADMIN,
+            'Show the volumes of a replica, and its errors as they were recorded.',
+            'GET',
+            instance,
+        ),
+        _rule(
+            'replication:reprovision',
+            _OWNER,
+            'Request that a replica gets a fresh clone of its source.',
+            'POST',
+            f'{instance}/reprovision',
+        ),
+    ]
+
+
+def _of_replication_policies() -> list[oslo_policy.DocumentedRuleDefault]:
+    policy = f'{PATH_REPLICATION_POLICIES}/{{instance}}'
+    return [
+        _rule(
+            'replication_policy:show',
+            _OWNER,
+            'Show the replication policy of a source.',
+            'GET',
+            policy,
+        ),
+        _rule(
+            'replication_policy:update',
+            _OWNER,
+            'Set the replication policy of a source.',
+            'PUT',
+            policy,
+        ),
+        _rule(
+            'replication_policy:delete',
+            _OWNER,
+            'Delete the replication policy of a source.',
+            'DELETE',
+            policy,
         ),
     ]
 

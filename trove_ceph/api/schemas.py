@@ -8,7 +8,8 @@ from trove_ceph.enums import QuiesceLevel
 
 _ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
 _MAX_COUNT = 1000
-_YEAR_MIN = 366 * 24 * 60
+_YEAR_HOURS = 366 * 24
+_YEAR_MIN = _YEAR_HOURS * 60
 
 
 def _count(maximum: int, minimum: int = 0) -> dict[str, Any]:
@@ -20,6 +21,12 @@ def _count(maximum: int, minimum: int = 0) -> dict[str, Any]:
     }
 
 
+def _count_or_null(maximum: int) -> dict[str, Any]:
+    count = _count(maximum)
+    description = f'{count["description"]}, or null'
+    return count | {'type': ['integer', 'null'], 'description': description}
+
+
 _LEVEL = {
     'type': ['string', 'null'],
     'pattern': f'^({"|".join(QuiesceLevel)})$',
@@ -27,6 +34,11 @@ _LEVEL = {
 }
 _INSTANCE = {'type': 'string', 'pattern': _ID, 'description': "an instance's id"}
 _FLAG = {'type': 'boolean', 'description': 'true or false'}
+_REASON = {
+    'type': ['string', 'null'],
+    'pattern': r'^[^\x00-\x1f\x7f]{0,255}\Z',
+    'description': 'one line of up to 255 characters',
+}
 
 BACKUP: dict[str, Any] = {
     'type': 'object',
@@ -53,13 +65,15 @@ FAILOVER: dict[str, Any] = {
     'additionalProperties': False,
     'properties': {
         'instance': _INSTANCE,
-        'reason': {
-            'type': ['string', 'null'],
-            'pattern': r'^[^\x00-\x1f\x7f]{0,255}\Z',
-            'description': 'one line of up to 255 characters',
-        },
+        'reason': _REASON,
         'force': _FLAG,
     },
+}
+
+REPROVISION: dict[str, Any] = {
+    'type': 'object',
+    'additionalProperties': False,
+    'properties': {'reason': _REASON},
 }
 
 _PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')
@@ -134,5 +148,16 @@ FAILOVER_POLICY: dict[str, Any] = {
             'pattern': r'^\S{1,255}$',
             'description': "an instance's id, a datastore or datastore/version",
         },
+    },
+}
+
+REPLICATION_POLICY: dict[str, Any] = {
+    'type': 'object',
+    'additionalProperties': False,
+    'properties': {
+        'semi_sync': _FLAG,
+        'reprovision_every_hours': _count_or_null(_YEAR_HOURS),
+        'max_own_percent': _count_or_null(100),
+        'max_lag_sec': _count_or_null(_YEAR_HOURS * 3600),
     },
 }

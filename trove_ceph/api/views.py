@@ -64,7 +64,7 @@ def detail(
         'description': row.description,
         'instance_id': row.instance_id,
         'project_id': row.tenant_id,
-        'created': _timestamp(row.created),
+        'created': timestamp(row.created),
         'status': row.state,
         'policy_id': policy_id,
         'state': str(record.state) if record else None,
@@ -72,7 +72,7 @@ def detail(
         'verification': _verification(record.verification, with_locations) if record else None,
     }
     shown |= {name: getattr(record, name, None) for name in _UNCHANGED}
-    shown |= {name: _timestamp(getattr(record, name, None)) for name in _TIMES}
+    shown |= {name: timestamp(getattr(record, name, None)) for name in _TIMES}
     source = record.location if record and record.snapshot_at else None
     vault = record.copy if record and record.copied_at else None
     locations = {'source': source, 'vault': vault}
@@ -98,7 +98,7 @@ def policy(policy: BackupPolicy) -> dict[str, Any]:
     shown = dataclasses.asdict(policy) | {'id': policy.policy_id, 'scope': str(policy.scope)}
     del shown['policy_id']
     keys = ('run_wanted_at', 'created_at', 'updated_at')
-    return shown | {name: _timestamp(shown[name]) for name in keys}
+    return shown | {name: timestamp(shown[name]) for name in keys}
 
 
 def failover_policy(policy: FailoverPolicy) -> Mapping[str, Any]:
@@ -109,8 +109,8 @@ def failover_policy(policy: FailoverPolicy) -> Mapping[str, Any]:
         'target': policy.target,
         'enabled': policy.enabled,
         'project_id': policy.project_id,
-        'created_at': _timestamp(policy.created_at),
-        'updated_at': _timestamp(policy.updated_at),
+        'created_at': timestamp(policy.created_at),
+        'updated_at': timestamp(policy.updated_at),
     }
 
 
@@ -119,11 +119,11 @@ def run(run: PolicyRun) -> Mapping[str, Any]:
     return {
         'instance_id': run.instance_id,
         'state': str(run.state),
-        'due_at': _timestamp(run.due_at),
+        'due_at': timestamp(run.due_at),
         'backup_id': run.backup_id,
         'backup_name': run.backup_name,
         'attempts': run.attempts,
-        'retry_at': _timestamp(run.retry_at),
+        'retry_at': timestamp(run.retry_at),
         'error': run.error,
         'count': run.count,
     }
@@ -143,11 +143,12 @@ def failover(record: ReplacementRecord, with_servers: bool) -> Mapping[str, Any]
         'force': record.is_forced,
     }
     shown |= {name: getattr(record, name) for name in ('reason', 'step', 'error', 'attempts')}
-    shown |= {name: _timestamp(getattr(record, name)) for name in _FAILOVER_TIMES}
+    shown |= {name: timestamp(getattr(record, name)) for name in _FAILOVER_TIMES}
     if with_servers:
         shown |= {name: getattr(record, name) for name in _SERVERS}
     return shown
 
 
-def _timestamp(time: datetime.datetime | None) -> str | None:
+def timestamp(time: datetime.datetime | None) -> str | None:
+    """Return a time in UTC as answers show it."""
     return None if time is None else f'{time.replace(tzinfo=None).isoformat()}Z'

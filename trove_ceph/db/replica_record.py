@@ -153,6 +153,11 @@ class ReplicaRecord(Observation):
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is known not to replicate, and is not being re-provisioned."""
+        return self.state is ReplicaState.FOLLOWING and self.is_replicating is False
+
     def __str__(self) -> str:
         return f'replica {self.instance_id} of instance {self.source_id}'
 

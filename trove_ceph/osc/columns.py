@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns whose values people read in another form than programs do."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from cliff import columns
+from osc_lib.cli import format_columns
 
 _UNITS = ('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')
 
@@ -24,7 +26,9 @@ class Seconds(columns.FormattableColumn):
     """A number of seconds."""
 
     def human_readable(self) -> str:
-        return '' if self._value is None else f'{self._value:.3g} s'
+        if self._value is None:
+            return ''
+        return f'{self._value:.0f} s' if self._value >= 100 else f'{self._value:.3g} s'
 
 
 class Pairs(columns.FormattableColumn):
@@ -73,6 +77,13 @@ class Runs(columns.FormattableColumn):
         return '\n'.join(lines)
 
 
+class Replicas(columns.FormattableColumn):
+    """The replicas of a source, one line each."""
+
+    def human_readable(self) -> str:
+        return '\n'.join(map(_replica_line, self._value or ()))
+
+
 class Minutes(columns.FormattableColumn):
     """A number of minutes, in the largest unit that divides it."""
 
@@ -83,6 +94,13 @@ class Minutes(columns.FormattableColumn):
         return f'{self._value}m'
 
 
+def _replica_line(replica: Mapping[str, Any]) -> str:
+    line = f'{replica["name"]} ({replica["id"]}): {replica["state"]}'
+    if replica['lag_sec'] is not None:
+        line += f', {Seconds(replica["lag_sec"]).human_readable()} behind'
+    return f'{line}; {replica["problem"]}' if replica['problem'] else line
+
+
 def of(name: str, value: Any) -> Any:
     """Return a value of a resource as a command shows it."""
     if name.endswith('_bytes'):
@@ -91,6 +109,10 @@ def of(name: str, value: Any) -> Any:
         return Seconds(value)
     if name == 'keep':
         return Pairs(value)
+    if name == 'defaults':
+        return format_columns.DictColumn(value)
+    if name == 'replicas':
+        return Replicas(value)
     if name == 'verification':
         return Findings(value)
     if name == 'interval_min':

@@ -35,16 +35,19 @@ class Connection:
         _response, body = self._http.get(path + suffix)
         return body
 
-    def get_pages(self, key: str, limit: int | None = None, **query: Any) -> list[dict[str, Any]]:
+    def get_pages(
+        self, key: str, limit: int | None = None, path: str | None = None, **query: Any
+    ) -> list[dict[str, Any]]:
         """Return the resources at the path of their name, from all pages up to the limit.
 
-        :param key: the name of the resources, in the path and in the body
+        :param key: the name of the resources in the body
+        :param path: of the resources; by default their name
         """
         found: list[dict[str, Any]] = []
         marker = None
         while limit is None or len(found) < limit:
             rest = None if limit is None else limit - len(found)
-            body = self.get(f'/{key}', **query, limit=rest, marker=marker)
+            body = self.get(path or f'/{key}', **query, limit=rest, marker=marker)
             found += body[key]
             if not body.get('links'):
                 break
@@ -54,6 +57,11 @@ class Connection:
     def post(self, path: str, content: Any = None) -> dict[str, Any]:
         """Post a body, an empty one by default, and return the answer."""
         _response, body = self._http.post(path, body={} if content is None else content)
+        return body
+
+    def put(self, path: str, content: Any) -> dict[str, Any]:
+        """Replace what is at a path, and return the answer."""
+        _response, body = self._http.put(path, body=content)
         return body
 
     def patch(self, path: str, content: Any) -> dict[str, Any]:

@@ -28,6 +28,11 @@ def failovers(context: Any) -> None:
     _notify(context, 'replace_servers')
 
 
+def replicas(context: Any) -> None:
+    """Notify a taskmanager of replicas that are to be re-provisioned."""
+    _notify(context, 'reprovision_replicas')
+
+
 def _notify(context: Any, task: str) -> None:
     """Have a taskmanager run one of the periodic tasks of :class:`.manager.Manager` now."""
     try:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns that show people another form of a value than programs."""
 
+import datetime
+import enum
 import json
 from typing import Any
 
@@ -48,4 +50,8 @@ def of(value: Any) -> Any:
     """Return a value as a command shows it."""
     if isinstance(value, (dict, list, tuple)):
         return Structure(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    if isinstance(value, enum.StrEnum):
+        return str(value)
     return Optional(value) if value is None else value

@@ -156,14 +156,7 @@ def _names() -> Sequence[str]:
 def _values(record: 'ReplacementRecord', now: datetime.datetime) -> Sequence[Any]:
     """Return the values of all fields, as commands show them."""
     age = columns.Seconds(int((now - record.created_at).total_seconds()))
-    return (*(_shown(value) for value in vars(record).values()), age)
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, datetime.datetime):
-        return value.isoformat()
-    # The members of enumerations are strings.
-    return str(value) if isinstance(value, str) else columns.of(value)
+    return (*(columns.of(value) for value in vars(record).values()), age)
 
 
 @contextlib.contextmanager

@@ -25,9 +25,13 @@ from trove_ceph.db import (
     failover_policies,
     policies,
     replacements,
+    replica_record,
+    replicas,
+    replication_policies,
     transactions,
 )
 from trove_ceph.db.replacement_states import Event
+from trove_ceph.db.replica_states import Event as Replica
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -76,11 +80,12 @@ class World(fixtures.Fixture):
         #: The worker that takes backups.
         self.claims = {}
         self.policies = policies.PolicyStore(self.records._transactions)
-        #: The time by the clock of the database, for replacements.
+        #: The time by the clock of the database, for replacements and replicas.
         self.now = datetime.datetime(2026, 1, 1, 12)
-        self.replacements = replacements.ReplacementStore(
-            transactions.Transactions(facade, clock=lambda: self.now)
-        )
+        timed = transactions.Transactions(facade, clock=lambda: self.now)
+        self.replacements = replacements.ReplacementStore(timed)
+        self.replicas = replicas.ReplicaStore(timed)
+        self.replication_policies = replication_policies.ReplicationPolicyStore(timed)
         self.failover_policies = failover_policies.FailoverPolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # The calls to the taskmanager, and the notifications.
@@ -91,6 +96,8 @@ class World(fixtures.Fixture):
             ('policies.PolicyStore', self.policies),
             ('replacements.ReplacementStore', self.replacements),
             ('failover_policies.FailoverPolicyStore', self.failover_policies),
+            ('replicas.ReplicaStore', self.replicas),
+            ('replication_policies.ReplicationPolicyStore', self.replication_policies),
         ):
             self.useFixture(
                 fixtures.MonkeyPatch(f'trove_ceph.db.{name}', lambda store=store: store)
@@ -133,6 +140,32 @@ class World(fixtures.Fixture):
             self.records.record_taken(claim, 'snapshot', 'cinder-id', 1.5)
             row.update(state='COMPLETED')
         return row
+
+    def add_replica(self, source, **observed):
+        """Return a replica that was cloned now, and what the watch has found of it."""
+        replica = self.add_instance(project=source.tenant_id, slave_of_id=source.id)
+        self.replicas.register(
+            replica.id, replica.tenant_id, source.id, replica.volume_id, cloned_at=self.now
+        )
+        if observed:
+            self.replicas.observe(replica.id, replica_record.Observation(**observed))
+        return replica
+
+    def reprovision(self, replica, *events, **values):
+        """Let a worker take a requested re-provisioning through some events, and set columns."""
+        claim = self.replicas.claim(replica.id, WORKER)
+        for event in events:
+            self.replicas.advance(claim, event)
+        self.replicas.note(claim, **values)
+        return claim
+
+    def end_reprovisioning(self, replica, error=None):
+        """Let a worker complete a re-provisioning, or fail it before anything was changed."""
+        if error is None:
+            events = (Replica.CLONE, Replica.EXCHANGE, Replica.EXCHANGED)
+            self.replicas.complete(self.reprovision(replica, *events))
+        else:
+            self.replicas.fail(self.reprovision(replica), error)
 
     def fail_over(self, failover_id, **values):
         """Let a worker do what a failover does up to the new server, and set columns."""
@@ -200,7 +233,7 @@ def headers(project, role):
 
 def _app():
     manager = extensions.ExtensionManager()
-    for ours in (extension.BackupsOnCeph(), extension.Failovers()):
+    for ours in (extension.BackupsOnCeph(), extension.Failovers(), extension.Replication()):
         # Not by the entry point, which may belong to an earlier installation.
         manager.extensions[ours.get_alias()] = ours
     app = extensions.TroveExtensionMiddleware(api.API(), manager)

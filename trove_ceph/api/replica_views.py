@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas and replication policies as answers show them."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph.api import replica_problems, views
+from trove_ceph.db.replica_record import ReplicaRecord, ReplicationPolicy
+
+#: Shown of a replica that follows its source, but does not replicate.
+_BROKEN = 'broken'
+#: Shown of one that is being created, and has no record yet.
+_CREATING = 'creating'
+#: Shown of one without a record: another strategy made it, or it has never followed its source.
+_UNKNOWN = 'unknown'
+_UNCHANGED = (
+    'lag_sec',
+    'lag_transactions',
+    'own_bytes',
+    'clone_depth',
+    'requested_by',
+    'reason',
+    'step',
+    'attempts',
+    'last_reason',
+)
+_TIMES = ('observed_at', 'cloned_at', 'requested_at', 'ended_at', 'reprovisioned_at')
+#: Fields that only those see who may see volumes. The errors may name hosts and images; others see
+#: sentences of our own.
+_INTERNAL = ('volume_id', 'new_volume_id', 'old_volume_id', 'replication_error', 'error')
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """An instance that follows a source, or that has replicas.
+
+    :param row: of Trove
+    :param record: ours; None: it is no replica, or we have not recorded it
+    :param due_at: when its policy replaces its clone; None: never
+    :param now: the time by the clock of the database
+    """
+
+    row: Any
+    record: ReplicaRecord | None
+    due_at: datetime.datetime | None
+    now: datetime.datetime
+
+
+def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
+    """Return a replica, or a source without its replicas.
+
+    :param with_volumes: show its volumes, and errors as they were recorded, too
+    """
+    row, record = shown.row, shown.record
+    content: dict[str, Any] = {
+        'id': row.id,
+        'name': row.name,
+        'project_id': row.tenant_id,
+        'source_id': row.slave_of_id,
+        'state': _state(row, record),
+        'replicating': record.is_replicating if record else None,
+        'problem': _problem(row, record),
+    }
+    content |= {name: getattr(record, name, None) for name in _UNCHANGED}
+    content |= {name: views.timestamp(getattr(record, name, None)) for name in _TIMES}
+    content['observed_age_sec'] = _age_sec(record.observed_at if record else None, shown.now)
+    content['error'] = replica_problems.describe_failure(record) if record else None
+    content['reprovision_due_at'] = views.timestamp(shown.due_at)
+    content['created'] = views.timestamp(row.created)
+    if with_volumes:
+        content |= {name: getattr(record, name, None) for name in _INTERNAL}
+    return content
+
+
+def _age_sec(time: datetime.datetime | None, now: datetime.datetime) -> int | None:
+    return None if time is None else int((now - time).total_seconds())
+
+
+def _state(row: Any, record: ReplicaRecord | None) -> str | None:
+    if row.slave_of_id is None:
+        return None
+    if record is None:
+        return _CREATING if row.task_status == InstanceTasks.BUILDING else _UNKNOWN
+    return _BROKEN if record.is_broken else str(record.state)
+
+
+def _problem(row: Any, record: ReplicaRecord | None) -> str | None:
+    if row.slave_of_id is None:
+        return None
+    if record is not None:
+        return replica_problems.describe(record)
+    if row.task_status == InstanceTasks.BUILDING:
+        return 'the replica is being created'
+    return (
+        'not known: the cloud does not watch this replica; it was not created as a clone, or its '
+        'creation has not succeeded'
+    )
+
+
+def policy(
+    instance_id: str, found: ReplicationPolicy | None, defaults: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the replication policy of a source.
+
+    :param found: None: none was set
+    :param defaults: what a value of None stands for
+    """
+    return {
+        'instance_id': instance_id,
+        'semi_sync': found is not None and found.semi_sync,
+        **{name: getattr(found, name, None) for name in defaults},
+        'defaults': defaults,
+        'created_at': views.timestamp(found.created_at if found else None),
+        'updated_at': views.timestamp(found.updated_at if found else None),
+    }

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``replication``: the replicas of sources, how they follow, and their re-provisioning."""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import webob.exc
+from oslo_config import cfg
+from oslo_utils import strutils
+from trove.common import policy, wsgi
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph.api import controller, pages, replica_views, schemas
+from trove_ceph.api.replica_views import Shown
+from trove_ceph.db import replicas, replication_policies
+from trove_ceph.db.replica_record import ReplicaRecord, Requester
+from trove_ceph.trove_adapter import notify
+
+CONF = cfg.CONF
+_KEY = 'replication'
+
+
+class ReplicationController(controller.Controller):
+    """Replicas as Trove lists them, with what our watch has found.
+
+    :param store: the replicas that follow, or have followed, their source
+    :param policy_store: the policies of sources
+    """
+
+    def __init__(
+        self,
+        store: replicas.ReplicaStore,
+        policy_store: replication_policies.ReplicationPolicyStore,
+    ):
+        self._store = store
+        self._policies = policy_store
+
+    def index(self, req: Any, tenant_id: str) -> wsgi.Result:
+        """List replicas, the latest first."""
+        context = self.context_of(req)
+        policy.authorize_on_tenant(context, f'{_KEY}:index')
+        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
+        if all_projects:
+            policy.authorize_on_tenant(context, f'{_KEY}:index:all_projects')
+        rows, marker = pages.of(
+            _replica_rows(
+                project_id=None if all_projects else context.project_id,
+                source_id=req.GET.get('source_id'),
+            ),
+            context,
+            CONF.instances_page_size,
+            lambda row: row.id,
+        )
+        with controller.translated():
+            found = self._shown(rows)
+        shown = [replica_views.replica(one, with_volumes=False) for one in found]
+        return pages.answer(req, 'replicas', shown, marker)
+
+    def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
+        """Show a replica, or a source, with its own replicas."""
+        context = self.context_of(req)
+        row = controller.find_instance(context, f'{_KEY}:show', id)
+        followers = _replica_rows(project_id=row.tenant_id, source_id=row.id)
+        if row.slave_of_id is None and not followers:
+            raise webob.exc.HTTPNotFound(
+                f'instance {row.id} is not a replica, and has none; "openstack database instance '
+                'create --replica-of" creates one'
+            )
+        return self._answer(context, row, followers, 200)
+
+    def reprovision(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
+        """Request that a replica gets a fresh clone of its source.
+
+        :raises HTTPConflict: it is no replica of ours, is being re-provisioned, or has a task
+        """
+        context = self.context_of(req)
+        content = self.content_of(body, 'reprovision', schemas.REPROVISION)
+        row = controller.find_instance(context, f'{_KEY}:reprovision', id)
+        is_own = context.project_id == row.tenant_id
+        is_restart_due = row.task_status == InstanceTasks.RESTART_REQUIRED
+        with controller.translated():
+            if row.slave_of_id is None or self._store.find(row.id) is None:
+                raise webob.exc.HTTPConflict(_why_not(row))
+            self._store.request(
+                row.id,
+                Requester.TENANT if is_own else Requester.OPERATOR,
+                content.get('reason') or '',
+                expected_task='RESTART_REQUIRED' if is_restart_due else 'NONE',
+            )
+        notify.replicas(context)
+        followers = _replica_rows(project_id=row.tenant_id, source_id=row.id)
+        return self._answer(context, row, followers, 202)
+
+    def _answer(self, context: Any, row: Any, followers: Sequence[Any], status: int) -> wsgi.Result:
+        with_volumes = controller.is_allowed(context, f'{_KEY}:show:volumes')
+        with controller.translated():
+            own, *others = self._shown([row, *followers])
+        content = replica_views.replica(own, with_volumes) | {
+            'replicas': [replica_views.replica(one, with_volumes) for one in others]
+        }
+        return wsgi.Result({_KEY: content}, status)
+
+    def _shown(self, rows: Sequence[Any]) -> list[Shown]:
+        """Return instances with what we know of them."""
+        now = self._store.now()
+        records = {one.instance_id: one for one in self._records_of(rows)}
+        hours_by_source = {
+            one.instance_id: one.reprovision_every_hours for one in self._policies.all()
+        }
+        return [
+            Shown(row, record, _due_at(record, hours_by_source), now)
+            for row in rows
+            for record in [records.get(row.id)]
+        ]
+
+    def _records_of(self, rows: Sequence[Any]) -> Iterable[ReplicaRecord]:
+        projects = {row.tenant_id for row in rows}
+        if len(projects) == 1:
+            return self._store.list(project_id=projects.pop())
+        return self._store.list() if rows else ()
+
+
+def _replica_rows(project_id: str | None, source_id: str | None) -> Sequence[Any]:
+    """Return the rows of replicas in Trove's table, the latest first; None: of all."""
+    model = instance_models.DBInstance
+    filters = [model.slave_of_id.isnot(None)]
+    if project_id is not None:
+        filters.append(model.tenant_id == project_id)
+    if source_id is not None:
+        filters.append(model.slave_of_id == source_id)
+    rows = model.find_by_filter(filters=filters, deleted=False)
+    return sorted(rows, key=lambda row: (row.created, row.id), reverse=True)
+
+
+def _due_at(
+    record: ReplicaRecord | None, hours_by_source: dict[str, int | None]
+) -> datetime.datetime | None:
+    """Return when the policy of a replica's source, or the option, replaces its clone."""
+    if record is None or record.cloned_at is None:
+        return None
+    hours = hours_by_source.get(record.source_id)
+    if hours is None:
+        hours = CONF.trove_ceph_replication.reprovision_every_hours
+    return record.cloned_at + datetime.timedelta(hours=hours) if hours else None
+
+
+def _why_not(row: Any) -> str:
+    if row.slave_of_id is None:
+        return f'instance {row.id} is not a replica; only replicas are re-provisioned'
+    return (
+        f'instance {row.id} cannot be re-provisioned: it was not created as a clone of its source, '
+        'or its creation has not succeeded; create another replica, and delete this one'
+    )

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``trove-ceph-manage replicas``: list, show and re-provision replicas."""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trove_ceph import exceptions
+from trove_ceph.cmd.manage import base, columns, database
+
+if TYPE_CHECKING:
+    from trove_ceph.db import replicas
+    from trove_ceph.db.replica_record import ReplicaRecord
+
+_EXIT_CODES = """\
+exit status:
+  0  the command succeeded
+  1  a replica has no record (show, reprovision), or cannot be re-provisioned now (reprovision)
+  2  the command line is wrong
+  3  the database did not answer, or the configuration file is wrong
+"""
+_EXAMPLES = """\
+examples:
+  List all replicas; those that do not replicate, or whose last look is old; in JSON:
+    trove-ceph-manage replicas list
+    trove-ceph-manage replicas list --broken
+    trove-ceph-manage replicas list -f json
+
+  Show all that is known of one:
+    trove-ceph-manage replicas show INSTANCE
+
+  Give all replicas that a lost pool has broken fresh clones of their sources:
+    trove-ceph-manage replicas list --broken -f value -c instance_id |
+      xargs trove-ceph-manage replicas reprovision --reason "pool nvme-replica was lost"
+"""
+_STARTS = 'A taskmanager begins within a minute.'
+_AGES = {'observed_age_sec': 'observed_at', 'clone_age_sec': 'cloned_at'}
+
+
+class Group(base.Group):
+    """List, show and re-provision replicas.
+
+    A replica that is re-provisioned gets a fresh clone of its source, and keeps its id and its
+    addresses. These commands read and write trove_ceph's tables only; the taskmanagers watch the
+    replicas, and do the work. A replica that another strategy made is in no table.
+    """
+
+    examples = _EXAMPLES
+    exit_codes = _EXIT_CODES
+
+
+class _ReplicasCommand(base.Command):
+    exit_codes = _EXIT_CODES
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        database.add_option(parser)
+        return parser
+
+    def status_of(self, error: exceptions.TroveCephError) -> base.ExitStatus:
+        """Return the exit status for an error."""
+        if isinstance(error, (exceptions.RecordError, exceptions.ReprovisioningRefusedError)):
+            return base.ExitStatus.DIFFERS
+        return super().status_of(error)
+
+
+class List(_ReplicasCommand, base.Lister):
+    """List replicas, the oldest first.
+
+    Lag, space and errors are as of the last look of a taskmanager; observed_age_sec is the time
+    since then, clone_age_sec that since the data were cloned.
+    """
+
+    table_columns = (
+        *('instance_id', 'source_id', 'state', 'is_replicating', 'lag_sec', 'lag_transactions'),
+        *('own_bytes', 'clone_depth', 'clone_age_sec', 'observed_age_sec', 'replication_error'),
+    )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--source', metavar='INSTANCE', help='only those of the source with this id'
+        )
+        parser.add_argument('--project', metavar='PROJECT', help='only those of this project')
+        parser.add_argument(
+            '--reprovisioning',
+            action='store_true',
+            help='only those that are being re-provisioned, or wait for it',
+        )
+        parser.add_argument(
+            '--broken',
+            action='store_true',
+            help='only those that do not replicate, and are not being re-provisioned',
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return a row for each replica."""
+        with _store(parsed_args) as store:
+            found = store.list(
+                project_id=parsed_args.project,
+                source_id=parsed_args.source,
+                is_reprovisioning=parsed_args.reprovisioning or None,
+            )
+            now = store.now()
+        return _names(), [
+            _values(one, now) for one in found if not parsed_args.broken or one.is_broken
+        ]
+
+
+class Show(_ReplicasCommand, base.ShowOne):
+    """Show a replica: its state, how it follows, its volumes, its times, its last error."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('instance', metavar='INSTANCE', help='id of the replica')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return its fields."""
+        with _store(parsed_args) as store:
+            found = store.find(parsed_args.instance)
+            if found is None:
+                raise exceptions.RecordNotFoundError(
+                    f'instance {parsed_args.instance}: is no replica that was created as a clone; '
+                    '"replicas list" lists those'
+                )
+            return _names(), _values(found, store.now())
+
+
+class Reprovision(_ReplicasCommand, base.Lister):
+    """Request fresh clones for replicas, and list those.
+
+    The requests are independent: if one is refused, the others are made. The tenants read the
+    reason.
+    """
+
+    table_columns = ('instance_id', 'source_id', 'state', 'reason')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('instances', nargs='+', metavar='INSTANCE', help='id of a replica')
+        parser.add_argument(
+            '--reason', metavar='TEXT', required=True, help='why; the tenants read it'
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return a row for each request that was made."""
+        requested = []
+        with _store(parsed_args) as store:
+            from trove_ceph.db.replica_record import Requester
+
+            now = store.now()
+            for instance_id in parsed_args.instances:
+                try:
+                    requested.append(
+                        store.request(instance_id, Requester.OPERATOR, parsed_args.reason)
+                    )
+                except (
+                    exceptions.RecordError,
+                    exceptions.ReprovisioningRefusedError,
+                ) as error:
+                    self.app.LOG.error('%s', error)
+                    self.exit_status = base.ExitStatus.DIFFERS
+        if requested:
+            self.note(_STARTS)
+        return _names(), [_values(one, now) for one in requested]
+
+
+def _names() -> Sequence[str]:
+    """Return the names of all fields: those of the record, and the ages."""
+    from trove_ceph.db.replica_record import ReplicaRecord
+
+    return (*(field.name for field in dataclasses.fields(ReplicaRecord)), *_AGES)
+
+
+def _values(record: 'ReplicaRecord', now: datetime.datetime) -> Sequence[Any]:
+    """Return the values of all fields, as commands show them."""
+    ages = (_age(getattr(record, name), now) for name in _AGES.values())
+    return (*(columns.of(value) for value in vars(record).values()), *ages)
+
+
+def _age(time: datetime.datetime | None, now: datetime.datetime) -> columns.Seconds:
+    return columns.Seconds(None if time is None else int((now - time).total_seconds()))
+
+
+@contextlib.contextmanager
+def _store(parsed_args: argparse.Namespace) -> 'Iterator[replicas.ReplicaStore]':
+    with database.connect(parsed_args.config_file) as facade:
+        from trove_ceph.db import replicas, transactions
+
+        yield replicas.ReplicaStore(transactions.Transactions(facade))

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import json
+
+import fixtures
+from oslotest import base
+
+from trove_ceph.db import replicas, transactions
+from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
+from trove_ceph.tests.unit.cmd.manage import command
+from trove_ceph.tests.unit.db import database, replacement_helpers
+
+_DATABASE = database.Shared()
+
+
+class ReplicasTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        facade = _DATABASE.emptied()
+        self.trove = replacement_helpers.TroveTable(facade)
+        self.config = self.useFixture(fixtures.TempDir()).join('trove.conf')
+        self.write(facade.writer.get_engine().url)
+        # The command reads the clock of the database.
+        self.store = replicas.ReplicaStore(transactions.Transactions(facade))
+
+    def write(self, url):
+        with open(self.config, 'w') as config:
+            config.write(f'[database]\nconnection = {url}\n')
+
+    def add(self, instance_id, source_id='source', project_id='p', **observed):
+        self.trove.add(instance_id)
+        cloned_at = self.store.now() - datetime.timedelta(hours=5)
+        self.store.register(instance_id, project_id, source_id, f'volume-{instance_id}', cloned_at)
+        if observed:
+            self.store.observe(instance_id, Observation(**observed))
+
+    def run_command(self, *words, status=0):
+        result = command.run('replicas', *words, '--config-file', self.config)
+        self.assertEqual(status, result.status, result)
+        return result
+
+    def json_of(self, *words):
+        return json.loads(self.run_command(*words, '-f', 'json').out)
+
+    def ids(self, *words):
+        return [one['instance_id'] for one in self.json_of('list', *words)]
+
+    def test_list(self):
+        self.assertEqual([], self.json_of('list'))
+        self.add('good', is_replicating=True, lag_sec=2.5, own_bytes=4096)
+        self.add('bad', 'other', 'q', is_replicating=False, replication_error='error 1236')
+        self.add('new')
+        self.store.request('new', Requester.TENANT, 'slow')
+        self.assertEqual({'good', 'bad', 'new'}, set(self.ids()))
+        self.assertEqual(['bad'], self.ids('--broken'))
+        self.assertEqual(['new'], self.ids('--reprovisioning'))
+        self.assertEqual([], self.ids('--reprovisioning', '--broken'))
+        self.assertEqual(['bad'], self.ids('--source', 'other'))
+        self.assertEqual(['bad'], self.ids('--project', 'q'))
+        (found,) = [one for one in self.json_of('list') if one['instance_id'] == 'good']
+        self.assertEqual(
+            (2.5, 4096, True),
+            tuple(found[one] for one in ('lag_sec', 'own_bytes', 'is_replicating')),
+        )
+
+    def test_list_says_how_old_the_data_are(self):
+        self.add('seen', is_replicating=True)
+        self.add('unseen')
+        ages = {
+            one['instance_id']: (one['observed_age_sec'], one['clone_age_sec'])
+            for one in self.json_of('list')
+        }
+        self.assertIsNone(ages['unseen'][0])
+        self.assertGreaterEqual(ages['seen'][0], 0)
+        self.assertGreaterEqual(ages['seen'][1], 5 * 3600)
+        table = self.run_command('list').out
+        self.assertIn('observed_age_sec', table)
+        self.assertIn('5 h', table)
+        self.assertNotIn('old_volume_id', table)
+
+    def test_show(self):
+        self.add('r', is_replicating=False, replication_error='error 1236', errant='a:1')
+        found = self.json_of('show', 'r')
+        self.assertEqual(
+            ('following', 'volume-r', 'error 1236', 'a:1', None),
+            tuple(
+                found[name]
+                for name in ('state', 'volume_id', 'replication_error', 'errant', 'request_id')
+            ),
+        )
+
+    def test_shows_all_that_is_recorded(self):
+        """The keys and tokens of claims are not in the record."""
+        self.add('r')
+        names = {*vars(self.store.find('r')), 'observed_age_sec', 'clone_age_sec'}
+        self.assertEqual(names, set(self.json_of('show', 'r')))
+
+    def test_reprovision(self):
+        self.add('one')
+        self.add('two')
+        result = self.run_command('reprovision', 'one', 'two', '--reason', 'lost', '-f', 'json')
+        self.assertEqual(
+            [('one', 'requested', 'operator', 'lost'), ('two', 'requested', 'operator', 'lost')],
+            [
+                tuple(found[name] for name in ('instance_id', 'state', 'requested_by', 'reason'))
+                for found in json.loads(result.out)
+            ],
+        )
+        self.assertIn('begins within a minute', result.err)
+        self.assertEqual(ReplicaState.REQUESTED, self.store.find('two').state)
+        self.assertEqual(replacement_helpers.MIGRATING, self.trove.task('two'))
+
+    def test_reprovision_goes_on_after_a_refusal(self):
+        self.add('busy')
+        self.trove.set('busy', task_id=replacement_helpers.RESIZING)
+        self.add('good')
+        words = ('reprovision', 'busy', 'none', 'good', '--reason', 'lost')
+        result = self.run_command(*words, '-f', 'json', status=1)
+        self.assertEqual(['good'], [one['instance_id'] for one in json.loads(result.out)])
+        self.assertIn('replica busy of instance source: cannot be re-provisioned now', result.err)
+        self.assertIn('instance none: is no replica', result.err)
+        # A second request of the same is refused.
+        self.run_command('reprovision', 'good', '--reason', 'lost', status=1)
+
+    def test_replicas_without_a_record(self):
+        result = self.run_command('show', 'x', status=1)
+        self.assertIn('instance x: is no replica', result.err)
+
+    def test_wrong_command_lines(self):
+        for words in (
+            ['show'],
+            ['reprovision', 'r'],
+            ['reprovision', '--reason', 'x'],
+            ['list', 'x'],
+        ):
+            self.run_command(*words, status=2)
+
+    def test_database_that_does_not_answer(self):
+        self.write('sqlite:////nowhere/at/all.sqlite')
+        for words in (['list'], ['show', 'r'], ['reprovision', 'r', '--reason', 'why']):
+            self.assertIn('database failed', self.run_command(*words, status=3).err)

@@ -107,7 +107,7 @@ class ReplacementRefusedError(TroveCephError):
 
 
 class ReplacementCanceledError(TroveCephError):
-    """The instance is being deleted, so that its server is not replaced any more."""
+    """The instance is being deleted, so that its server or volume is not replaced any more."""
 
 
 class ReprovisioningRefusedError(TroveCephError):

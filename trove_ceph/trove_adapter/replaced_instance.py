@@ -169,6 +169,7 @@ def _facts(row: Any) -> InstanceFacts:
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,
         is_replicating=row.slave_of_id is not None or any(True for _ in replicas),
+        source_id=row.slave_of_id,
         is_in_cluster=row.cluster_id is not None,
         is_being_backed_up=backup_models.Backup.running(row.id) is not None,
     )

@@ -25,6 +25,7 @@ class InstanceFacts:
     :param agent_seen_at: when the guest agent last reported, by the clock of the database
     :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph
     :param is_replicating: it is a replica or has replicas
+    :param source_id: of the instance whose replica it is; None: it is no replica
     :param is_in_cluster: it belongs to a cluster of the datastore
     :param is_being_backed_up: a backup of it has not ended
     """
@@ -42,6 +43,7 @@ class InstanceFacts:
     is_deleted: bool = False
     has_our_guest_agent: bool = True
     is_replicating: bool = False
+    source_id: str | None = None
     is_in_cluster: bool = False
     is_being_backed_up: bool = False
 

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Re-provision a replica: exchange its volume for a fresh clone of its source.
+
+The instance keeps its id, its server, its addresses and its accounts. The clone is made while the
+replica serves. It is out of service from the stop of MySQL until MySQL follows on the clone.
+
+The old volume is kept until the new one has all that the source had executed before the exchange.
+Until then each state has a way back: before the exchange the clone is removed, and from the
+exchange on the old volume is attached again. Nothing is given back to an old volume whose pool does
+not answer; the new volume is then tried again until it follows, or the instance is deleted.
+
+A volume is deleted by one record, which the periodic task reads whenever the pool answers. The
+record of the old volume is the point of no return: from then on the re-provisioning can only be
+completed. A volume that a server has, or that the row of its instance names, is never deleted.
+
+Each attempt continues where the former one stopped, by whichever worker. It finds out by the state
+of the record, and by what Nova and Cinder show, since a worker can die between any two requests. A
+worker that was suspended sends no request and writes nothing once its claim is lost.
+"""
+
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
+from trove_ceph.db.replica_states import Event
+from trove_ceph.steps import Step
+from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.replication import reprovision_rules as rules
+from trove_ceph.strategies.replication.reprovision_attempt import Attempt
+from trove_ceph.strategies.replication.reprovision_dependencies import ReprovisionDependencies
+from trove_ceph.strategies.replication.reprovision_exchange import Exchange
+from trove_ceph.strategies.replication.reprovision_start import Start
+
+LOG = logging.getLogger(__name__)
+
+_UNCHANGED = (ReplicaState.REQUESTED, ReplicaState.CLONING)
+_CLONING = (ReplicaState.CLONING,)
+_EXCHANGING = (ReplicaState.EXCHANGING,)
+_CATCHING_UP = (ReplicaState.CATCHING_UP,)
+_RETURNING = (ReplicaState.RETURNING,)
+
+
+class Reprovisioning:
+    """One attempt of a re-provisioning that this worker has claimed.
+
+    :param claim: held by the heartbeat of the dependencies
+    :param record: the replica as it is now
+    """
+
+    def __init__(self, deps: ReprovisionDependencies, claim: Claim, record: ReplicaRecord):
+        self._attempt = Attempt(deps, claim, record)
+        self._exchange = Exchange(self._attempt)
+
+    def run(self) -> None:
+        """Continue until the re-provisioning ends, or until an attempt has waited long enough.
+
+        An attempt that failed is counted in the record, with its reason as tenants see it.
+
+        :raises ClaimLostError: another worker continues it
+        :raises InProgressError: look again in some seconds
+        :raises Exception: the attempt failed; make another one later
+        """
+        try:
+            self._run()
+        except (exceptions.ClaimLostError, exceptions.InProgressError):
+            raise
+        except Exception as error:
+            self._count(error)
+            if self._attempt.record.state.is_reprovisioning:
+                raise
+
+    def steps(self) -> list[Step]:
+        """Return the steps of an attempt. Each does nothing in a state in which it is done."""
+        return [
+            self._step('checking the replica', _UNCHANGED, self._check),
+            self._step('cloning the source', _UNCHANGED, self._clone),
+            self._step('reading the position of the source', _CLONING, self._note_target),
+            self._step(
+                'exchanging the volumes', (*_CLONING, *_EXCHANGING), self._put_in_clone, True
+            ),
+            self._step('showing the new volume', _EXCHANGING, self._show),
+            self._step('catching up with the source', _CATCHING_UP, self._catch_up),
+            self._step('giving up the old volume', _CATCHING_UP, self._complete),
+            self._step('attaching the old volume again', _RETURNING, self._put_back),
+            self._step('starting MySQL on the old volume', _RETURNING, self._restart),
+        ]
+
+    def _step(
+        self,
+        name: str,
+        states: tuple[ReplicaState, ...],
+        do: Callable[[], object],
+        commits: bool = False,
+    ) -> Step:
+        def do_in_states() -> None:
+            if self._attempt.record.state in states:
+                self._attempt.enter(name)
+                do()
+
+        return Step(name, do_in_states, commits=commits)
+
+    def _run(self) -> None:
+        try:
+            steps.run(
+                f're-provisioning of {self._attempt.record}',
+                self.steps(),
+                unfinished=(
+                    exceptions.ClaimLostError,
+                    exceptions.InProgressError,
+                    exceptions.ReplacementCanceledError,
+                ),
+            )
+        except exceptions.ReplacementCanceledError:
+            self._cancel()
+        except exceptions.ReprovisioningRefusedError as error:
+            if self._attempt.record.state not in _UNCHANGED:
+                raise
+            self._fail(str(error))
+
+    def _count(self, error: Exception) -> None:
+        record = self._attempt.record
+        text = tenant_errors.tenant_message(error)
+        # While the old volume is attached again, the error says why.
+        shown = {} if record.state in _RETURNING else {'error': text}
+        self._attempt.note(attempts=record.attempts + 1, **shown)
+        if record.attempts + 1 < rules.MOST_ATTEMPTS:
+            return
+        if record.state in _UNCHANGED:
+            self._fail(text)
+        elif record.state not in _RETURNING:
+            self._give_back(text)
+
+    # Before the exchange.
+
+    def _check(self) -> None:
+        record, deps = self._attempt.record, self._attempt.deps
+        replica = self._attempt.find_instance()
+        source = deps.instances.find(record.source_id)
+        reason = rules.why_not(replica, source, record.source_id)
+        if reason is not None:
+            raise exceptions.ReprovisioningRefusedError(reason)
+        server_id = self._attempt.find_server().server_id
+        if others := set(deps.servers.find_volumes(server_id)) - {replica.volume_id}:
+            # The guest could not tell its data volume from them.
+            raise exceptions.ReprovisioningRefusedError(
+                f'instance {record.instance_id}: its server {server_id} has the volume '
+                f'{", ".join(sorted(others))}, expected only {replica.volume_id}; detach it'
+            )
+        if record.volume_id != replica.volume_id:
+            self._attempt.note(volume_id=replica.volume_id)
+
+    def _clone(self) -> None:
+        if self._attempt.record.state is ReplicaState.REQUESTED:
+            self._attempt.advance(Event.CLONE, new_cloned_at=self._attempt.deps.store.now())
+        if self._attempt.record.new_volume_id is None:
+            volume_id = self._attempt.clones.create(self._attempt.record)
+            self._attempt.note(new_volume_id=volume_id)
+
+    def _note_target(self) -> None:
+        source = self._attempt.deps.agents.status(self._attempt.record.source_id)
+        self._attempt.note(target_gtid=str(source.gtid_executed))
+
+    def _fail(self, reason: str) -> None:
+        """End while the replica serves on its old volume."""
+        LOG.error('%s: keeps its volume: %s', self._attempt.record, reason)
+        self._remove_clone()
+        self._attempt.fail(reason)
+
+    def _remove_clone(self) -> None:
+        record = self._attempt.record
+        try:
+            if record.new_volume_id is not None:
+                # Its pool may not answer now.
+                self._attempt.deps.volumes.discard(record.new_volume_id, record)
+            else:
+                self._attempt.clones.remove(record)
+        except exceptions.ClaimLostError:
+            raise
+        except exceptions.TroveCephError as error:
+            # A pool that does not answer must not keep the replica from its tenant.
+            LOG.error(
+                '%s: its clone was not removed, and trove-ceph-manage gc lists what is left: %s',
+                *(record, error),
+            )
+
+    # The exchange.
+
+    def _put_in_clone(self) -> None:
+        now = self._attempt.deps.store.now()
+        if self._attempt.record.state is ReplicaState.CLONING:
+            self._attempt.advance(Event.EXCHANGE, exchange_began_at=now)
+        record = self._attempt.record
+        assert record.exchange_began_at is not None
+        reason = self._why_no_source()
+        if reason is None and now - record.exchange_began_at > rules.EXCHANGE_TIMEOUT:
+            reason = 'the volumes could not be exchanged in time'
+        if reason is not None and self._give_back(reason):
+            return
+        assert record.volume_id is not None and record.new_volume_id is not None
+        self._exchange.run(record.volume_id, record.new_volume_id)
+        # A server that was switched off has started MySQL on the clone, as what the source is.
+        self._exchange.release()
+
+    def _show(self) -> None:
+        record, deps = self._attempt.record, self._attempt.deps
+        assert record.new_volume_id is not None
+        deps.instances.set_volume(record.instance_id, record.new_volume_id)
+        self._attempt.advance(
+            Event.EXCHANGED,
+            volume_id=record.new_volume_id,
+            old_volume_id=record.volume_id,
+            new_volume_id=None,
+            answered_at=deps.store.now(),
+            failed_starts=0,
+        )
+        LOG.info('%s: has the new volume %s', record, record.new_volume_id)
+
+    # The new volume.
+
+    def _catch_up(self) -> None:
+        if self._is_old_given_up():
+            return
+        reason = self._why_no_source() or Start(self._attempt).catch_up()
+        if reason is not None and not self._give_back(reason):
+            raise exceptions.GuestUnavailableError(f'{self._attempt.record}: {reason}')
+
+    def _complete(self) -> None:
+        record, deps = self._attempt.record, self._attempt.deps
+        assert record.old_volume_id is not None
+        self._attempt.note(cloned_at=record.new_cloned_at)
+        deps.instances.report_healthy(record.instance_id)
+        deps.volumes.discard(record.old_volume_id, record)
+        self._attempt.complete()
+
+    def _is_old_given_up(self) -> bool:
+        old_id = self._attempt.record.old_volume_id
+        return old_id is not None and self._attempt.deps.volumes.is_discarded(old_id)
+
+    def _why_no_source(self) -> str | None:
+        record = self._attempt.record
+        return rules.why_no_source(
+            self._attempt.find_instance(),
+            self._attempt.deps.instances.find(record.source_id),
+            record.source_id,
+        )
+
+    # The way back.
+
+    def _give_back(self, reason: str) -> bool:
+        """Begin the return to the old volume; return False if there is no way back to it."""
+        record, deps = self._attempt.record, self._attempt.deps
+        is_shown = record.state is ReplicaState.CATCHING_UP
+        old_id = record.old_volume_id if is_shown else record.volume_id
+        new_id = record.volume_id if is_shown else record.new_volume_id
+        assert old_id is not None
+        if self._is_old_given_up():
+            return False
+        if not deps.volumes.can_be_read(old_id):
+            LOG.error(
+                '%s: the new volume %s fails, and the old one %s cannot be read: %s',
+                *(record, new_id, old_id, reason),
+            )
+            return False
+        LOG.error('%s: gets its old volume %s back: %s', record, old_id, reason)
+        now = deps.store.now()
+        self._attempt.advance(
+            Event.GIVE_BACK,
+            error=reason,
+            volume_id=old_id,
+            new_volume_id=new_id,
+            old_volume_id=None,
+            exchange_began_at=now,
+            answered_at=now,
+            failed_starts=0,
+        )
+        return True
+
+    def _put_back(self) -> None:
+        record = self._attempt.record
+        assert record.volume_id is not None and record.new_volume_id is not None
+        self._exchange.run(record.new_volume_id, record.volume_id)
+        self._attempt.deps.instances.set_volume(record.instance_id, record.volume_id)
+
+    def _restart(self) -> None:
+        reason = Start(self._attempt).start_on_old_volume()
+        record, deps = self._attempt.record, self._attempt.deps
+        if reason is None:
+            deps.instances.report_healthy(record.instance_id)
+        else:
+            LOG.error('%s: MySQL does not start on its old volume: %s', record, reason)
+            deps.instances.report_failed(record.instance_id, reason)
+        assert record.new_volume_id is not None
+        deps.volumes.discard(record.new_volume_id, record)
+        self._attempt.finish_return()
+
+    # The deletion of the instance.
+
+    def _cancel(self) -> None:
+        """End because the instance is being deleted; have all volumes deleted with it.
+
+        Its deletion deletes the volume that its row names, and its server; the others follow when
+        they are detached.
+        """
+        record = self._attempt.record
+        if record.state in _UNCHANGED:
+            self._remove_clone()
+        else:
+            for volume_id in (record.volume_id, record.new_volume_id, record.old_volume_id):
+                if volume_id is not None:
+                    self._attempt.deps.volumes.discard(volume_id, record)
+        self._attempt.cancel()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a replica can be re-provisioned, and when its old volume is given back."""
+
+import datetime
+
+from trove_ceph.strategies.replacement.dependencies import InstanceFacts
+
+#: The task of an instance while it is re-provisioned.
+TASK = 'MIGRATING'
+#: In one state so many attempts may fail, before the replica keeps its old volume, or gets it back.
+MOST_ATTEMPTS = 10
+#: So many starts of MySQL on one volume may fail.
+MOST_STARTS = 3
+#: A guest agent may be silent for so long: its server may boot meanwhile.
+ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
+#: The volumes may be under way between the server and Cinder for so long.
+EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)
+_BUILDING = ('NEW', 'BUILDING', 'BUILD', 'INSTANCE_READY')
+
+
+def why_not(replica: InstanceFacts, source: InstanceFacts | None, source_id: str) -> str | None:
+    """Return why a replica whose re-provisioning is requested cannot have it; None: it can.
+
+    :param source: None: Trove has no such instance
+    """
+    instance = f'instance {replica.instance_id}'
+    if replica.task != TASK:
+        return f'{instance}: has the task {replica.task}, expected {TASK}; repeat the request'
+    if not replica.has_our_guest_agent:
+        return f'{instance}: its datastore version has another guest agent than that of trove_ceph'
+    if replica.volume_id is None or replica.server_id is None:
+        return f'{instance}: has no volume or no server; delete it'
+    if replica.is_in_cluster:
+        return f'{instance}: belongs to a cluster'
+    if replica.is_being_backed_up:
+        return f'{instance}: is being backed up; repeat the request when the backup has ended'
+    if (reason := why_no_source(replica, source, source_id)) is not None:
+        return reason
+    assert source is not None
+    if source.service_status in _BUILDING or source.volume_id is None:
+        return f'{instance}: its source {source_id} is still being created'
+    return None
+
+
+def why_no_source(
+    replica: InstanceFacts, source: InstanceFacts | None, source_id: str
+) -> str | None:
+    """Return why a replica does not follow its recorded source any more; None: it does."""
+    instance = f'instance {replica.instance_id}'
+    if replica.source_id != source_id:
+        return (
+            f'{instance}: follows {replica.source_id or "no instance"} by now, expected '
+            f'{source_id}; repeat the request'
+        )
+    if source is None or source.is_deleted or source.task == 'DELETING':
+        return f'{instance}: its source {source_id} is deleted; detach the replica'
+    return None

@@ -2,7 +2,7 @@
 """The taskmanager's own calls to Nova, beyond those of Trove."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import keystoneauth1.exceptions
@@ -102,6 +102,53 @@ class Nova:
                     # Nova shows a server as deleted before it forgets the server's volumes.
                     if not deadline.pause(_POLL_SEC):
                         raise
+
+    def find_volumes(self, server_id: str) -> Collection[str]:
+        """Return the ids of the volumes that a server has, or is about to get or to lose.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with _translated('listing its volumes', server_id):
+            found = self._client.volumes.get_server_volumes(server_id)
+        return {one.volumeId for one in found}
+
+    def detach_volume(self, server_id: str, volume_id: str) -> None:
+        """Request to detach a volume; do nothing if the server does not have it.
+
+        A running guest must agree. A server that is switched off is not asked.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with (
+            _translated(f'detaching volume {volume_id}', server_id),
+            contextlib.suppress(novaclient.exceptions.NotFound),
+        ):
+            self._client.volumes.delete_server_volume(server_id, volume_id)
+
+    def stop(self, server_id: str) -> None:
+        """Request to switch a server off; harmless when repeated.
+
+        A guest that has not ended after shutdown_timeout of Nova (60 s) is killed.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        # Nova refuses it in a server that it is switching off, or that is off.
+        with (
+            _translated('switching it off', server_id),
+            contextlib.suppress(novaclient.exceptions.Conflict),
+        ):
+            self._client.servers.stop(server_id)
+
+    def start(self, server_id: str) -> None:
+        """Request to start a server that is switched off; harmless when repeated.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with (
+            _translated('starting it', server_id),
+            contextlib.suppress(novaclient.exceptions.Conflict),
+        ):
+            self._client.servers.start(server_id)
 
     def attach_port(self, server_id: str, port_id: str) -> None:
         """Attach a port, which then outlives the server; return when it is attached.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instance in Trove's tables whose server is replaced.
+"""An instance in Trove's tables whose server or volume is replaced.
 
 This module writes single columns. Trove's models write whole rows, and would thereby undo what
 Trove's API writes at the same time, such as the task DELETING.
@@ -32,7 +32,8 @@ from trove_ceph.trove_adapter import server_description, service_context, trove_
 _MAX_FAULT = 255
 _INSTANCES = sa.table(
     'instances',
-    *map(sa.column, ('id', 'deleted', 'task_id', 'compute_instance_id', 'flavor_id', 'updated')),
+    *map(sa.column, ('id', 'deleted', 'task_id', 'compute_instance_id', 'flavor_id', 'volume_id')),
+    sa.column('updated'),
 )
 _STATUSES = sa.table(
     'service_statuses',
@@ -53,7 +54,10 @@ def find_facts(instance_id: str) -> InstanceFacts | None:
 
 
 class ReplacedInstances:
-    """The instances whose servers are replaced; see :class:`.dependencies.Instances`.
+    """The instances whose servers or volumes are replaced.
+
+    See :class:`.replacement.dependencies.Instances` and
+    :class:`.reprovision_dependencies.Instances`.
 
     :param transactions: access to the database; by default the one of Trove's configuration
     """
@@ -112,19 +116,32 @@ class ReplacedInstances:
             )
 
     @retry_on_deadlock
-    def report_healthy(self, record: ReplacementRecord) -> None:
-        """Show that MySQL serves on the new server, without waiting for its agent's next report."""
+    def set_volume(self, instance_id: str, volume_id: str) -> None:
+        """Make a volume that of an instance; idempotent.
+
+        :raises ReplacementCanceledError: the instance is being deleted
+        """
         with self._transactions.writing() as session:
-            self._set_status(session, record.instance_id, ServiceStatuses.HEALTHY)
+            now = self._transactions.clock()
+            if not _update_instance(session, instance_id, volume_id=volume_id, updated=now):
+                raise exceptions.ReplacementCanceledError(
+                    f'instance {instance_id}: it is being deleted, so its volume is not replaced'
+                )
 
     @retry_on_deadlock
-    def report_failed(self, record: ReplacementRecord, error: str) -> None:
-        """Show that MySQL does not start on the new server, with the reason as a fault."""
+    def report_healthy(self, instance_id: str) -> None:
+        """Show that MySQL serves, without waiting for the next report of the guest agent."""
+        with self._transactions.writing() as session:
+            self._set_status(session, instance_id, ServiceStatuses.HEALTHY)
+
+    @retry_on_deadlock
+    def report_failed(self, instance_id: str, error: str) -> None:
+        """Show that MySQL does not start, with the reason as a fault."""
         with self._transactions.writing() as session:
             # Trove lets tenants restart an instance in this status, or change its configuration.
-            self._set_status(session, record.instance_id, ServiceStatuses.SHUTDOWN)
-        with _translated(f'instance {record.instance_id}: recording its fault'):
-            instance_models.save_instance_fault(record.instance_id, error[:_MAX_FAULT], '')
+            self._set_status(session, instance_id, ServiceStatuses.SHUTDOWN)
+        with _translated(f'instance {instance_id}: recording its fault'):
+            instance_models.save_instance_fault(instance_id, error[:_MAX_FAULT], '')
 
     def _set_status(self, session: orm.Session, instance_id: str, status: ServiceStatus) -> None:
         session.execute(

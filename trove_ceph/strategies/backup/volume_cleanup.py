@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete the volumes and images of deleted instances and backups once nothing needs them.
+"""Delete the volumes and images of instances and backups once nothing needs them.
+
+An instance that is deleted needs its volume no more, nor does a replica that got another one.
 
 A volume is kept as long as Cinder has snapshots of it: they are backups, and Cinder restores from
 them. An image with clones, such as a volume from whose backup another instance was created, is
@@ -39,14 +41,14 @@ def purge_trashed(deps: BackupDependencies) -> None:
 
 
 def reclaim_volume(deps: BackupDependencies, volume_id: str) -> bool:
-    """Delete the volume of a deleted instance, unless something needs it.
+    """Delete the volume that an instance had, unless something needs it.
 
     :returns: False if this attempt failed and another one may succeed
     """
     kept = deps.records.find_kept_volume(volume_id)
     if kept is None:
         return True
-    subject = f'volume {volume_id} of deleted instance {kept.instance_id}'
+    subject = f'former volume {volume_id} of instance {kept.instance_id}'
     try:
         if reason := _find_user(deps, kept):
             LOG.info('%s stays: %s', subject, reason)
@@ -85,7 +87,7 @@ def trash(deps: BackupDependencies, image: image_types.ImageRef, image_id: str) 
 
 def _find_user(deps: BackupDependencies, kept: backup_record.KeptVolume) -> str | None:
     instance = deps.trove.find_instance(kept.instance_id)
-    if instance is not None and not instance.is_deleted:
+    if instance is not None and not instance.is_deleted and instance.volume_id == kept.volume_id:
         return 'the instance is not deleted'
     if any(one.state in backup_record.UNDER_WAY for one in deps.records.of_volume(kept.volume_id)):
         return 'a backup of it is being created or deleted'

@@ -111,10 +111,10 @@ class Instances(Protocol):
         :raises ReplacementCanceledError: the instance is being deleted
         """
 
-    def report_healthy(self, record: ReplacementRecord) -> None:
+    def report_healthy(self, instance_id: str) -> None:
         """Show that MySQL serves on the new server, without waiting for its agent's next report."""
 
-    def report_failed(self, record: ReplacementRecord, error: str) -> None:
+    def report_failed(self, instance_id: str, error: str) -> None:
         """Show that MySQL does not start on the new server, with the reason as a fault."""
 
 

@@ -169,11 +169,11 @@ class Replacement:
         """Leave an instance whose MySQL does not start to its tenant."""
         LOG.error('%s: MySQL does not start on the new server: %s', self._attempt.record, reason)
         self._new.tidy()
-        self._attempt.deps.instances.report_failed(self._attempt.record, reason)
+        self._attempt.deps.instances.report_failed(self._attempt.record.instance_id, reason)
         self._attempt.fail(reason)
 
     def _complete(self) -> None:
-        self._attempt.deps.instances.report_healthy(self._attempt.record)
+        self._attempt.deps.instances.report_healthy(self._attempt.record.instance_id)
         self._new.tidy()
         self._attempt.complete()
 

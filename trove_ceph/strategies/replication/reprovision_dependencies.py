@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from trove_ceph.db import claims, heartbeat
-from trove_ceph.db.claims import Claim
+from trove_ceph.db import heartbeat
+from trove_ceph.db.claims import Claim, Claimant, Claims
 from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.db.replica_states import Event
 from trove_ceph.strategies.guests.dependencies import ServerFacts
@@ -22,14 +22,14 @@ class Store(Protocol):
     Each write raises ClaimLostError, and writes nothing, once another worker has the claim.
     """
 
-    claims: claims.Claims
+    claims: Claims
 
     def now(self) -> datetime.datetime:
         """Return the time by the clock of the database."""
 
     def find(self, instance_id: str) -> ReplicaRecord | None: ...
-    def list_claimable(self, claimant: claims.Claimant) -> Sequence[ReplicaRecord]: ...
-    def claim(self, instance_id: str, claimant: claims.Claimant) -> Claim | None: ...
+    def list_claimable(self, claimant: Claimant) -> Sequence[ReplicaRecord]: ...
+    def claim(self, instance_id: str, claimant: Claimant) -> Claim | None: ...
     def note(self, claim: Claim, **values: Any) -> ReplicaRecord: ...
     def advance(self, claim: Claim, event: Event, **values: Any) -> ReplicaRecord: ...
     def complete(self, claim: Claim) -> ReplicaRecord: ...

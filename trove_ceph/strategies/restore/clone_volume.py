@@ -5,7 +5,7 @@ A clone takes the same time at any size, is usable at once, and may be in any po
 id of the instance, by which a later run finds all that was created for it.
 """
 
-from trove_ceph import exceptions, steps
+from trove_ceph import steps
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.restore import cloned_volume
@@ -51,14 +51,4 @@ class VolumeClone:
         ]
 
     def _extend(self) -> None:
-        volume_id = self._volume.volume_id
-        volume = self._deps.cinder.find_volume(volume_id)
-        if volume is None or volume.size_gib >= self._request.size_gib:
-            return
-        self._deps.cinder.extend_volume(volume_id, self._request.size_gib)
-        extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume_id)
-        if extended is None or extended.size_gib < self._request.size_gib:
-            raise exceptions.AdoptionFailedError(
-                f'{extended or volume_id} was not extended to {self._request.size_gib} GiB; '
-                'see the log of cinder-volume'
-            )
+        self._volume.extend(self._request.size_gib)

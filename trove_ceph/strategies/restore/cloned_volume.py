@@ -93,6 +93,22 @@ class ClonedVolume:
         """Return the steps that create the volume."""
         return self._adoption.steps()
 
+    def extend(self, size_gib: int) -> None:
+        """Extend the volume to a size, unless it is as large already.
+
+        :raises AdoptionFailedError: Cinder accepted the request and failed
+        """
+        volume = self._deps.cinder.find_volume(self.volume_id)
+        if volume is None or volume.size_gib >= size_gib:
+            return
+        self._deps.cinder.extend_volume(volume.id, size_gib)
+        extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume.id)
+        if extended is None or extended.size_gib < size_gib:
+            raise exceptions.AdoptionFailedError(
+                f'{extended or volume} was not extended to {size_gib} GiB; see the log of '
+                'cinder-volume'
+            )
+
     def _clone(self) -> None:
         # No limits here: the reconciler of limits finds the volume in Cinder and sets them.
         self._deps.storage.clone(self._request.source, self._request.image, image_types.Qos())

@@ -379,10 +379,10 @@ class Instances:
         world.shown, world.flavor = record.new_server_id, record.flavor_id
         world.service_status = 'BUILDING'
 
-    def report_healthy(self, record):
+    def report_healthy(self, instance_id):
         self._world.service_status = 'HEALTHY'
 
-    def report_failed(self, record, error):
+    def report_failed(self, instance_id, error):
         self._world.service_status, self._world.fault = 'FAILED', error
 
 

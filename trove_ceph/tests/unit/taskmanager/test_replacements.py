@@ -9,7 +9,7 @@ import fixtures
 from trove_ceph import exceptions, waiting
 from trove_ceph.db import claims, heartbeat
 from trove_ceph.db.replacement_record import ReplacementState
-from trove_ceph.taskmanager import replacements
+from trove_ceph.taskmanager import claimed_work, replacements
 from trove_ceph.tests.unit.db import replacement_helpers
 
 SECOND = replacement_helpers.SECOND
@@ -156,7 +156,7 @@ class ReplacementsTest(replacement_helpers.ReplacementStoreTestCase):
     def test_reads_the_table_seldom_while_nothing_is_open(self):
         self.runner.start_due()
         self.request('r')
-        self.pass_time(replacements.IDLE_SEC - 2)
+        self.pass_time(claimed_work.IDLE_SEC - 2)
         self.assertEqual([], self.attempts)
         self.pass_time(2)
         self.assertEqual([('one', 'r')], self.attempts)

@@ -155,12 +155,12 @@ class ReplacedInstanceTest(base.BaseTestCase):
 
     def test_reports_that_mysql_serves(self):
         self.instances.show_server(self.record)
-        self.instances.report_healthy(self.record)
+        self.instances.report_healthy(self.record.instance_id)
         self.assertEqual(ServiceStatuses.HEALTHY, self.status())
 
     def test_reports_that_mysql_does_not_start(self):
         """The tenant can then change the configuration, and restart the instance."""
-        self.instances.report_failed(self.record, 'unknown variable ' + 'x' * 300)
+        self.instances.report_failed(self.record.instance_id, 'unknown variable ' + 'x' * 300)
         self.assertTrue(self.status().action_is_allowed)
         self.assertEqual('SHUTDOWN', self.status().api_status)
         fault = instance_models.DBInstanceFault.find_by(instance_id=self.instance.id)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volumes of replicas that are re-provisioned, in Cinder and Ceph."""
+
+from collections.abc import Callable, Collection
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.db.replica_record import ReplicaRecord
+from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.replication import clones, placement
+from trove_ceph.strategies.restore import cloned_volume
+from trove_ceph.taskmanager import replacement_volumes
+from trove_ceph.tiers import tier_types
+
+
+class ReplicaVolumes:
+    """The data volumes; see :class:`.reprovision_dependencies.Volumes`.
+
+    :param deps: of backups, with the clients of Cinder and of the storage service
+    :param volumes: those of replacements, with which it shares what detaches a volume
+    """
+
+    def __init__(self, deps: BackupDependencies, volumes: replacement_volumes.ReplacementVolumes):
+        self._deps = deps
+        self.detach = volumes.detach
+
+    def find_servers(self, volume_id: str) -> Collection[str]:
+        """Return the ids of the servers for which Cinder attaches or reserves a volume."""
+        return self._deps.cinder.find_attachments(volume_id).keys()
+
+    def is_attached(self, volume_id: str) -> bool:
+        """Return whether the attachment of a volume is complete."""
+        volume = self._deps.cinder.find_volume(volume_id)
+        return volume is not None and volume.status == 'in-use'
+
+    def can_be_read(self, volume_id: str) -> bool:
+        """Return whether the pool of a volume answers, and has its image.
+
+        :raises ServiceUnavailableError: Cinder, or the storage service, does not answer
+        """
+        volume = self._deps.cinder.find_volume(volume_id)
+        image = None if volume is None else self._deps.find_image(volume)
+        if image is None:
+            return False
+        try:
+            self._deps.storage.describe(image, with_usage=False)
+        except exceptions.StorageError:
+            return False
+        return True
+
+    def discard(self, volume_id: str, record: ReplicaRecord) -> None:
+        """Have a volume deleted that no instance uses, whenever its pool answers; idempotent."""
+        self._deps.records.keep_volume(volume_id, record.instance_id, record.project_id)
+
+    def is_discarded(self, volume_id: str) -> bool:
+        """Return whether :meth:`discard` was called, so that the volume may be deleted by now."""
+        return self._deps.records.find_kept_volume(volume_id) is not None
+
+
+class ReplicaClones:
+    """The fresh clones of sources; see :class:`.reprovision_dependencies.Clones`.
+
+    :param deps: of backups, whose clients check the claim of a worker before each request
+    :param tiers: reads the tiers file; raises InvalidTiersError if it cannot be used
+    """
+
+    def __init__(self, deps: BackupDependencies, tiers: Callable[[], tier_types.TiersFile]):
+        self._deps = deps
+        self._tiers = tiers
+
+    def create(self, record: ReplicaRecord) -> str:
+        """Return the volume that is a clone of the source, made after the request.
+
+        It is at least as large as the present volume of the replica, and on the tier for which that
+        is, or on that which the tier of the source names for replicas.
+
+        :raises ReprovisioningRefusedError: the source, or the volume type of the replica, does not
+            allow it
+        """
+        assert record.request_id is not None
+        source, image = self._find_source(record)
+        old = None if record.volume_id is None else self._deps.cinder.find_volume(record.volume_id)
+        try:
+            target = placement.choose(
+                self._deps, self._tiers(), source, image, old.volume_type if old else None
+            )
+        except exceptions.ReplicaRefusedError as error:
+            raise exceptions.ReprovisioningRefusedError(f'{record}: {error}') from error
+        snapshot = clones.SharedSnapshot(self._deps, image, record.request_id)
+        volume = clones.ReplicaVolume(
+            self._deps, record.request_id, record.instance_id, snapshot, target
+        )
+        steps.run(
+            f'fresh clone for {record}',
+            [
+                *clones.steps_of(snapshot, volume),
+                steps.Step('extend the volume', lambda: volume.extend(old.size_gib if old else 0)),
+            ],
+            unfinished=(exceptions.ClaimLostError,),
+        )
+        return volume.volume_id
+
+    def remove(self, record: ReplicaRecord) -> None:
+        """Remove all that :meth:`create` has made for a request; idempotent."""
+        assert record.request_id is not None
+        cloned_volume.remove(self._deps, record.request_id, record.instance_id, record.project_id)
+        source = self._deps.trove.find_instance(record.source_id)
+        if source is not None and source.volume_id is not None:
+            volume = self._deps.cinder.find_volume(source.volume_id)
+            image = None if volume is None else self._deps.find_image(volume)
+            if image is not None:
+                clones.SharedSnapshot(self._deps, image, record.request_id).remove()
+
+    def _find_source(
+        self, record: ReplicaRecord
+    ) -> tuple[cinder_resources.Volume, image_types.ImageRef]:
+        source = self._deps.trove.find_instance(record.source_id)
+        volume_id = None if source is None else source.volume_id
+        volume = None if volume_id is None else self._deps.cinder.find_volume(volume_id)
+        image = None if volume is None else self._deps.find_image(volume)
+        if volume is None or image is None:
+            raise exceptions.ReprovisioningRefusedError(
+                f'{record}: the volume {volume_id} of the source does not exist, or is on no tier'
+            )
+        return volume, image

@@ -18,6 +18,7 @@ _CREATING = 'creating'
 #: Shown of one without a record: another strategy made it, or it has never followed its source.
 _UNKNOWN = 'unknown'
 _UNCHANGED = (
+    'replication_error',
     'lag_sec',
     'lag_transactions',
     'own_bytes',
@@ -26,12 +27,12 @@ _UNCHANGED = (
     'reason',
     'step',
     'attempts',
+    'error',
     'last_reason',
 )
 _TIMES = ('observed_at', 'cloned_at', 'requested_at', 'ended_at', 'reprovisioned_at')
-#: Fields that only those see who may see volumes. The errors may name hosts and images; others see
-#: sentences of our own.
-_INTERNAL = ('volume_id', 'new_volume_id', 'old_volume_id', 'replication_error', 'error')
+#: Fields of a replica that only those see who may see volumes.
+_VOLUMES = ('volume_id', 'new_volume_id', 'old_volume_id')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Shown:
 def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
     """Return a replica, or a source without its replicas.
 
-    :param with_volumes: show its volumes, and errors as they were recorded, too
+    :param with_volumes: show its volumes too
     """
     row, record = shown.row, shown.record
     content: dict[str, Any] = {
@@ -68,11 +69,10 @@ def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
     content |= {name: getattr(record, name, None) for name in _UNCHANGED}
     content |= {name: views.timestamp(getattr(record, name, None)) for name in _TIMES}
     content['observed_age_sec'] = _age_sec(record.observed_at if record else None, shown.now)
-    content['error'] = replica_problems.describe_failure(record) if record else None
     content['reprovision_due_at'] = views.timestamp(shown.due_at)
     content['created'] = views.timestamp(row.created)
     if with_volumes:
-        content |= {name: getattr(record, name, None) for name in _INTERNAL}
+        content |= {name: getattr(record, name, None) for name in _VOLUMES}
     return content
 
 

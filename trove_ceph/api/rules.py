@@ -215,7 +215,7 @@ def _of_replication() -> list[oslo_policy.DocumentedRuleDefault]:
         _rule(
             'replication:show:volumes',
             _ADMIN,
-            'Show the volumes of a replica, and its errors as they were recorded.',
+            'Show the volumes of a replica.',
             'GET',
             instance,
         ),

@@ -11,6 +11,7 @@ from trove_ceph_bench import (
     first_commit,
     guest_pool,
     mysql_operations,
+    replica_operations,
     storage_operations,
     trove_operations,
 )
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trove(commands)
     _add_first_commit(commands)
     _add_guests(commands)
+    _add_replicas(commands)
     _add_storage(commands)
     _add_mysql(commands)
     _add_command(commands, 'plans', 'list the plans that the package ships')
@@ -287,6 +289,25 @@ def _add_guests(commands: Any) -> None:
         """,
     )
     guest_pool.add_arguments(parser)
+
+
+def _add_replicas(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'replicas',
+        'run an operation on replicas until clients notice its end; plans of operations use it',
+        """\
+        The client is that of BENCH_USER, BENCH_PASSWORD and BENCH_DATABASE. It prints "begin" just
+        before the operation, so its own start does not count, and "phase NAME" after each phase.
+        "read" reads the tables that the plan filled in the source.
+
+        example commands of a plan:
+          run: trove-ceph-bench replicas create first-database bench-replica --count 2
+          run: trove-ceph-bench replicas reprovision bench-replica
+
+        """,
+    )
+    replica_operations.add_arguments(parser)
 
 
 def _add_storage(commands: Any) -> None:

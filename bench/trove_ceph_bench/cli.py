@@ -23,6 +23,7 @@ from trove_ceph_bench import (
     plan,
     plan_file,
     progress,
+    replica_operations,
     report,
     results,
     storage_operations,
@@ -192,6 +193,11 @@ def _guests(parsed: argparse.Namespace) -> int:
     return OK
 
 
+def _replicas(parsed: argparse.Namespace) -> int:
+    replica_operations.main(parsed)
+    return OK
+
+
 def _storage(parsed: argparse.Namespace) -> int:
     storage_operations.main(parsed)
     return OK
@@ -223,6 +229,7 @@ _COMMANDS = {
     'trove': _trove,
     'first-commit': _first_commit,
     'guests': _guests,
+    'replicas': _replicas,
     'storage': _storage,
     'mysql': _mysql,
     'plans': _plans,

@@ -18,7 +18,7 @@ import openstack
 import troveclient.exceptions
 
 from trove_ceph import exceptions, waiting
-from trove_ceph_bench import configured, ledger, model, operation_output, trove_operations
+from trove_ceph_bench import configured, ledger, operation_output, trove_operations
 from trove_ceph_bench.targets import cloud
 
 #: Commits of a client before its server is killed.
@@ -86,7 +86,7 @@ class Operations:
         instance = self._trove.instances.create(
             name,
             **trove_operations.parameters_like(source),
-            access=_access(source),
+            access=trove_operations.access_like(source),
             availability_zone=zone,
             databases=[schema],
             users=[user | {'databases': [schema]}],
@@ -143,7 +143,7 @@ class Operations:
             name,
             **trove_operations.parameters_like(source),
             restorePoint={'backupRef': backup.id},
-            access=_access(source),
+            access=trove_operations.access_like(source),
             availability_zone=zone,
         )
         self._phase('request')
@@ -168,7 +168,7 @@ class Operations:
 
         :raises LoadFailedError: it commits at none
         """
-        hosts = _hosts(self._get(instance_id))
+        hosts = trove_operations.hosts_of(self._get(instance_id))
         for host in hosts:
             if self._client.commit(host) is not None:
                 return host
@@ -194,7 +194,7 @@ class Operations:
             check(listed)
             until = self._start_wait(_STATE_POLL_SEC)
             while True:
-                for host in _hosts(listed):
+                for host in trove_operations.hosts_of(listed):
                     if (rows := self._client.commit(host)) is not None:
                         self._phase('first-commit')
                         return rows
@@ -206,11 +206,7 @@ class Operations:
         )
 
     def _raise_if_failed(self, listed: Any) -> None:
-        if listed.status in ('ERROR', 'FAILED'):
-            raise exceptions.LoadFailedError(
-                f'instance {listed.id} is {listed.status}: '
-                f'{trove_operations.fault_of(self._trove, listed.id)}'
-            )
+        trove_operations.raise_if_failed(self._trove, listed)
 
     def _get(self, instance: str) -> Any:
         return self._trove.instances.get(cloud.find_one(self._trove.instances, instance).id)
@@ -228,18 +224,6 @@ def _start_failover(instance_id: str) -> Process:
 def _raise_if_ended(process: Process) -> None:
     if status := process.poll():
         raise exceptions.LoadFailedError(f'the failover failed: exit status {status}')
-
-
-def _hosts(instance: Any) -> list[str]:
-    """Return the addresses that a client can use: the public ones, if there are any."""
-    addresses = getattr(instance, 'addresses', [])
-    public = [one['address'] for one in addresses if one['type'] == 'public']
-    return public or [one['address'] for one in addresses]
-
-
-def _access(source: Any) -> dict[str, bool]:
-    """Return the access of an instance that is as public as another one."""
-    return {'is_public': any(one['type'] == 'public' for one in source.addresses)}
 
 
 _VERBS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -287,7 +271,7 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     _, trove = cloud.clients()
     operations = Operations(
         trove,
-        ledger.Client(_address(environ)),
+        ledger.Client(ledger.address(environ)),
         record=functools.partial(
             operation_output.record_figure, operation_output.directory(environ)
         ),
@@ -298,14 +282,3 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
         getattr(operations, arguments.verb.replace('-', '_'))(**parameters)
     except (troveclient.exceptions.ClientException, openstack.exceptions.SDKException) as error:
         raise exceptions.LoadFailedError(f'Trove refused {arguments.verb}: {error}') from error
-
-
-def _address(environ: Mapping[str, str]) -> model.Address:
-    try:
-        return model.Address(
-            environ['BENCH_USER'], environ['BENCH_PASSWORD'], environ['BENCH_DATABASE']
-        )
-    except KeyError as error:
-        raise exceptions.LoadFailedError(
-            f'{error.args[0]} is not set; plans of operations with a target set it'
-        ) from error

@@ -7,7 +7,8 @@ acknowledged commits the server has lost.
 
 import dataclasses
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pymysql
@@ -27,8 +28,24 @@ _COMMIT = f'INSERT INTO {TABLE} () VALUES ()'
 _FIRST_TIMEOUT_SEC = 60
 _POLL_SEC = 0.02
 
+
 Connect = Callable[..., Any]
 _FAILED = (pymysql.MySQLError, OSError)
+
+
+def address(environ: Mapping[str, str]) -> model.Address:
+    """Return the address of a plan's client, without the host.
+
+    :raises LoadFailedError: a variable is not set
+    """
+    try:
+        return model.Address(
+            environ['BENCH_USER'], environ['BENCH_PASSWORD'], environ['BENCH_DATABASE']
+        )
+    except KeyError as error:
+        raise exceptions.LoadFailedError(
+            f'{error.args[0]} is not set; plans of operations with a target set it'
+        ) from error
 
 
 class Client:
@@ -53,9 +70,13 @@ class Client:
     def database(self) -> str:
         return self._address.database
 
+    def address_of(self, host: str) -> model.Address:
+        """Return the address of the client at a host."""
+        return dataclasses.replace(self._address, host=host)
+
     def connection(self, host: str) -> Any:
         """Return a connection that commits each statement."""
-        address = dataclasses.replace(self._address, host=host)
+        address = self.address_of(host)
         return self._connect(
             host=address.host,
             port=address.port,
@@ -79,6 +100,59 @@ class Client:
         except _FAILED:
             return None
         return int(rows)
+
+    def rows(self, host: str) -> int | None:
+        """Return how many rows a server has; None: it does not answer, or has no ledger."""
+        try:
+            with self.connection(host) as connection, connection.cursor() as cursor:
+                cursor.execute(_COUNT)
+                ((rows,),) = cursor.fetchall()
+        except _FAILED:
+            return None
+        return int(rows)
+
+
+class Reader:
+    """Read the ledger in a thread while entered, with a new connection each time.
+
+    :ivar gap_sec: the longest time between the ends of two successful reads
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        host: str,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ):
+        self._client = client
+        self._host = host
+        self._clock = clock
+        self._pause = pause
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.gap_sec = 0.0
+
+    def __enter__(self) -> 'Reader':
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = self._clock()
+        is_last = False
+        while not is_last:
+            # The last read follows the request to stop, so a gap until then counts.
+            is_last = self._stopped.is_set()
+            is_answered = self._client.rows(self._host) is not None
+            now = self._clock()
+            self.gap_sec = max(self.gap_sec, now - last)
+            if is_answered:
+                last = now
+            self._pause(_POLL_SEC)
 
 
 class Writer:

@@ -154,10 +154,13 @@ class Sysbench:
         """
         self._command('cleanup', 1, timeout_sec)
 
-    def start(self, threads: int, seconds: int, directory: Path) -> Run:
+    def start(
+        self, threads: int, seconds: int, directory: Path, transactions: int | None = None
+    ) -> Run:
         """Connect the threads; they wait for :func:`start_together`.
 
         :param seconds: duration of the run
+        :param transactions: number after which the run ends earlier
         :param directory: for the raw results; created if missing, must hold none
         :raises LoadFailedError: sysbench is not installed
         :raises InvalidPlanError: the number of threads or seconds is less than 1
@@ -173,6 +176,7 @@ class Sysbench:
         options = [
             *(f'--threads={threads}', f'--time={seconds}', '--report-interval=1'),
             *('--histogram=on', f'--percentile={_PERCENTILE}'),
+            *([f'--events={transactions}'] if transactions else []),
         ]
         environment = {'BENCH_SCRIPT': self._workload.script, 'BENCH_LATENCY': str(latencies)}
         with (directory / 'sysbench.log').open('wb') as log:

@@ -149,7 +149,7 @@ class Operations:
     def replica(self, instance: str, name: str) -> str:
         """Create a replica of an instance and return its id once it is HEALTHY."""
         source = cloud.find_one(self._trove.instances, instance)
-        return self._create(name, nics=_nics(source), replica_of=source.id)
+        return self._create(name, nics=nics_of(source), replica_of=source.id)
 
     def list_databases(self, instance: str, at_once: int) -> None:
         """List the databases of an instance several times in parallel, as busy clients do."""
@@ -216,11 +216,8 @@ class Operations:
         # Listing does not call the guest agent; showing an instance does.
         for one in self._trove.instances.list():
             if one.id == instance_id:
+                raise_if_failed(self._trove, one)
                 state = f'{one.status} {one.operating_status}'
-                if one.status in ('ERROR', 'FAILED'):
-                    raise exceptions.LoadFailedError(
-                        f'instance {instance_id} is {state}: {fault_of(self._trove, instance_id)}'
-                    )
                 return state == 'ACTIVE HEALTHY', state
         raise exceptions.LoadFailedError(f'instance {instance_id} is gone')
 
@@ -255,7 +252,7 @@ def parameters_like(source: Any) -> dict[str, Any]:
         'volume': {'size': source.volume['size'], 'type': source.volume.get('type')},
         'datastore': source.datastore['type'],
         'datastore_version': source.datastore['version'],
-        'nics': _nics(source),
+        'nics': nics_of(source),
     }
 
 
@@ -265,7 +262,27 @@ def fault_of(trove: Any, instance_id: str) -> str:
     return (fault or {}).get('message', 'no reason given')
 
 
-def _nics(source: Any) -> list[dict[str, str]]:
+def hosts_of(instance: Any) -> list[str]:
+    """Return the addresses that a client can use: the public ones, if there are any."""
+    addresses = getattr(instance, 'addresses', [])
+    public = [one['address'] for one in addresses if one['type'] == 'public']
+    return public or [one['address'] for one in addresses]
+
+
+def access_like(source: Any) -> dict[str, bool]:
+    """Return the access of an instance that is as public as another one."""
+    return {'is_public': any(one['type'] == 'public' for one in source.addresses)}
+
+
+def raise_if_failed(trove: Any, listed: Any) -> None:
+    """Raise LoadFailedError with the reason if a listed instance has failed."""
+    if listed.status in ('ERROR', 'FAILED'):
+        raise exceptions.LoadFailedError(
+            f'instance {listed.id} is {listed.status}: {fault_of(trove, listed.id)}'
+        )
+
+
+def nics_of(source: Any) -> list[dict[str, str]]:
     """Return the networks of an instance, to attach another instance to them."""
     networks = [one['network'] for one in source.addresses if one.get('network')]
     return [{'net-id': network} for network in dict.fromkeys(networks)]

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import types
+
 import pymysql
 from oslotest import base
 
@@ -69,3 +71,36 @@ class LedgerTest(base.BaseTestCase):
         writer = ledger.Writer(self.client, '192.0.2.1', start_wait)
         error = self.assertRaises(exceptions.LoadFailedError, writer.wait_for, 1)
         self.assertIn('0 of 1 commits within 60 s', str(error))
+
+    def test_rows_of_a_server_that_answers(self):
+        self.assertIsNone(self.client.rows('192.0.2.1'))
+        self.servers.rows['192.0.2.1'] = 4
+        self.assertEqual((4, 4), (self.client.rows('192.0.2.1'), self.servers.rows['192.0.2.1']))
+
+    def test_reader_finds_the_longest_time_without_an_answer(self):
+        answers = [1, None, None, 1, 1]
+
+        def rows(host):
+            answer = answers.pop(0)
+            if len(answers) == 1:
+                # One more read follows the request to stop.
+                reader._stopped.set()
+            return answer
+
+        reader = ledger.Reader(
+            types.SimpleNamespace(rows=rows),
+            '192.0.2.1',
+            clock=iter([0.0, 1.0, 9.0, 20.0, 30.0, 31.0]).__next__,
+            pause=lambda seconds: None,
+        )
+        with reader:
+            reader._thread.join()
+        self.assertEqual((29.0, []), (reader.gap_sec, answers))
+
+    def test_address_of_the_client_of_a_plan(self):
+        environ = {'BENCH_USER': 'app', 'BENCH_PASSWORD': 'secret', 'BENCH_DATABASE': 'shop'}
+        self.assertEqual(ADDRESS, ledger.address(environ))
+        for name in environ:
+            known = {key: value for key, value in environ.items() if key != name}
+            error = self.assertRaises(exceptions.LoadFailedError, ledger.address, known)
+            self.assertIn(f'{name} is not set', str(error))

@@ -50,7 +50,12 @@ operations:
 """
 
 #: Shipped plans take these from the environment and have no default for them.
-REQUIRED = {'BENCH_IMAGE': 'volumes/volume-1', 'BENCH_INSTANCE_IMAGE': 'volumes/volume-1'}
+REQUIRED = {
+    'BENCH_IMAGE': 'volumes/volume-1',
+    'BENCH_INSTANCE_IMAGE': 'volumes/volume-1',
+    'BENCH_SAME_POOL_INSTANCE': 'b',
+    'BENCH_SAME_POOL_IMAGE': 'volumes/volume-2',
+}
 
 
 def block_of(indented):

@@ -113,20 +113,19 @@ class Client:
 
 
 class Reader:
-    """Read the ledger in a thread while entered, with a new connection each time.
+    """Read from a server in a thread while entered.
 
+    :param read: opens a connection, and returns whether the server has answered
     :ivar gap_sec: the longest time between the ends of two successful reads
     """
 
     def __init__(
         self,
-        client: Client,
-        host: str,
+        read: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ):
-        self._client = client
-        self._host = host
+        self._read = read
         self._clock = clock
         self._pause = pause
         self._stopped = threading.Event()
@@ -147,7 +146,7 @@ class Reader:
         while not is_last:
             # The last read follows the request to stop, so a gap until then counts.
             is_last = self._stopped.is_set()
-            is_answered = self._client.rows(self._host) is not None
+            is_answered = self._read()
             now = self._clock()
             self.gap_sec = max(self.gap_sec, now - last)
             if is_answered:

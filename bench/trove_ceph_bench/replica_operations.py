@@ -36,6 +36,8 @@ from trove_ceph_bench.targets import cloud
 #: The longest time without a successful read while a replica is re-provisioned.
 OUT_OF_SERVICE = 'out_of_service_ms'
 TPS = 'tps'
+#: States of a replica that is not being re-provisioned.
+_AT_REST = ('following', 'broken')
 _STATE_POLL_SEC = 2
 _POLL_SEC = 0.1
 _COMMIT = f'INSERT INTO {ledger.TABLE} () VALUES ()'
@@ -101,9 +103,9 @@ class Operations:
         host = self._replica_host(found)
         path = f'/replication/{found.id}'
         before = self._show(path)['reprovisioned_at']
-        with ledger.Reader(self._client, host) as reader:
+        with ledger.Reader(lambda: self._client.rows(host) is not None) as reader:
             self._begin()
-            self._trove.client.post(path, body={'reprovision': {'reason': 'benchmark'}})
+            self._trove.client.post(f'{path}/reprovision', body={'reprovision': {}})
             self._phase('request')
             self._await_reprovisioned(replica, path, before)
             self._phase('reprovisioned')
@@ -223,7 +225,7 @@ class Operations:
         deadline = self._start_wait(self._timeout_sec)
         while True:
             shown = self._show(path)
-            if shown['state'] == 'following':
+            if shown['state'] in _AT_REST:
                 if shown['reprovisioned_at'] != before:
                     return
                 raise exceptions.LoadFailedError(

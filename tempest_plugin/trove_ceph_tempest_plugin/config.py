@@ -111,6 +111,13 @@ OPTS = [
         min=1,
         help='Seconds within which a failover must be complete.',
     ),
+    cfg.IntOpt(
+        'replica_timeout_sec',
+        default=1800,
+        min=1,
+        help='Seconds within which replicas must follow their source, also after a promotion or on '
+        'a fresh clone, and within which nothing may be left of a deleted source.',
+    ),
     cfg.StrOpt(
         'flavor_id',
         default='',

@@ -72,15 +72,18 @@ class Ledger:
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         return {'commits': len(times), 'gap_max_sec': round(max(gaps, default=0.0), 1)}
 
-    def faults(self) -> list[str]:
+    def faults(self, database: mysql.Database | None = None) -> list[str]:
         """Compare the table with what was acknowledged and sent; return what is wrong.
 
         Call it after the client has stopped.
+
+        :param database: that must have the rows; None: the one to which the client commits
         """
-        rows = {number for (number,) in self._database.query(f'SELECT number FROM {TABLE}')}
+        database = database or self._database
+        rows = {number for (number,) in database.query(f'SELECT number FROM {TABLE}')}
         lost = sorted({number for number, _ in self._acknowledged} - rows)
         foreign = sorted(number for number in rows if not 0 < number <= self._sent)
-        ((*_, verdict),) = self._database.query(f'CHECK TABLE {TABLE} EXTENDED')
+        ((*_, verdict),) = database.query(f'CHECK TABLE {TABLE} EXTENDED')
         faults = [f'{len(lost)} acknowledged commits are lost: {lost[:10]}'] if lost else []
         faults += [f'{len(foreign)} rows were never sent: {foreign[:10]}'] if foreign else []
         return faults + ([] if verdict == 'OK' else [f'CHECK TABLE {TABLE}: {verdict}'])

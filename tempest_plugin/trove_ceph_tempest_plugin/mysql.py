@@ -10,6 +10,7 @@ from trove_ceph_bench import model
 
 CONNECT_TIMEOUT_SEC = 10
 REPLY_TIMEOUT_SEC = 60
+PROBE_SEC = 1
 POLL_SEC = 1.0
 
 
@@ -19,10 +20,14 @@ class Database:
     def __init__(self, address: model.Address):
         self.address = address
 
-    def connect(self, reply_timeout_sec: float = REPLY_TIMEOUT_SEC) -> pymysql.Connection:
+    def connect(
+        self,
+        reply_timeout_sec: float = REPLY_TIMEOUT_SEC,
+        connect_timeout_sec: float = CONNECT_TIMEOUT_SEC,
+    ) -> pymysql.Connection:
         """Return a connection that commits each statement.
 
-        :raises pymysql.MySQLError: the server refuses, or does not answer within ten seconds
+        :raises pymysql.MySQLError: the server refuses, or does not answer in time
         """
         address = self.address
         return pymysql.connect(
@@ -32,7 +37,7 @@ class Database:
             password=address.password,
             database=address.database,
             autocommit=True,
-            connect_timeout=CONNECT_TIMEOUT_SEC,
+            connect_timeout=connect_timeout_sec,
             read_timeout=reply_timeout_sec,
             write_timeout=reply_timeout_sec,
         )
@@ -45,6 +50,15 @@ class Database:
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return list(cursor.fetchall())
+
+    def answers(self) -> bool:
+        """Return whether the server answers a new client within about a second."""
+        try:
+            with self.connect(PROBE_SEC, PROBE_SEC) as connection, connection.cursor() as cursor:
+                cursor.execute('SELECT 1')
+        except (pymysql.MySQLError, OSError):
+            return False
+        return True
 
     def variable(self, name: str) -> str:
         """Return the global value of a server variable."""

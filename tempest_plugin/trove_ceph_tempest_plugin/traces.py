@@ -63,8 +63,11 @@ class Traces:
             lines.append(f'Trove: instance {self._instance_id}')
         if _exists(client.servers_client.show_server, self.server_id):
             lines.append(f'Nova: server {self.server_id}')
-        lines += self._remaining_in_cinder() + self._remaining_in_ceph()
-        return sorted(set(lines))
+        return sorted({*lines, *self.remaining_volume()})
+
+    def remaining_volume(self) -> list[str]:
+        """Return a line for the volume of the collection, and one for each part of it."""
+        return self._remaining_in_cinder() + self._remaining_in_ceph()
 
     def _remaining_in_cinder(self):
         volumes = self._manager.volumes_client_latest

@@ -61,9 +61,11 @@ class DatabaseTest(base.BaseTroveTest):
         replica_of=None,
         create_user=True,
         volume=None,
+        replica_count=1,
     ):
         """Request an instance on this class's volume type; class cleanup deletes it.
 
+        :param replica_count: number of replicas; one of them is returned, and deleted by cleanup
         :param volume: overrides ``size`` in GiB, or ``type``
         """
         body = {
@@ -72,7 +74,7 @@ class DatabaseTest(base.BaseTroveTest):
             'access': {'is_public': True},
         }
         if replica_of:
-            body['replica_of'] = replica_of
+            body |= {'replica_of': replica_of, 'replica_count': replica_count}
         else:
             body |= cls._creation_parameters(datastore_version, volume or {})
             if create_user:
@@ -159,26 +161,39 @@ class DatabaseTest(base.BaseTroveTest):
 
     def traces_of(self, instance_id) -> traces.Traces:
         """Return the resources of an instance, with its image if Ceph is accessible."""
-        cluster = self.cluster if self.expected else None
-        pool = self.expected.pool if self.expected else ''
+        expected = self.placement_of(instance_id)
+        cluster = self.cluster if expected else None
+        pool = expected.pool if expected else ''
         return traces.Traces(self.os_admin, self.admin_client, instance_id, cluster, pool)
 
-    def act(self, action: dict, *, admin: bool = False) -> float:
-        """Request an action on the instance, and wait until it is healthy again.
+    def placement_of(self, instance_id) -> placement.Expected | None:
+        """Return the expected placement of an instance's volume; None: there is none for its type.
+
+        A replica may have another volume type than its source.
+        """
+        instance = self.admin_client.get_resource('instances', instance_id)['instance']
+        volumes = self.os_admin.volumes_client_latest
+        volume = volumes.show_volume(instance['volume_id'])['volume']
+        return placement.parse(CONF.trove_ceph.placement).get(volume['volume_type'])
+
+    def act(self, action: dict, *, admin: bool = False, instance_id: str | None = None) -> float:
+        """Request an action on an instance, and wait until it is healthy again.
 
         :param action: such as ``{'restart': {}}``
         :param admin: use the administrator's API
+        :param instance_id: None: the instance of the class
         :returns: seconds until Trove reported it as healthy
         """
         began = time.monotonic()
         client, prefix = (self.admin_client, 'mgmt/') if admin else (self.client, '')
+        instance_id = instance_id or self.instance_id
         client.create_resource(
-            f'{prefix}instances/{self.instance_id}/action',
+            f'{prefix}instances/{instance_id}/action',
             action,
             expected_status_code=202,
             need_response=False,
         )
-        self.wait_for_instance_status(self.instance_id, expected_op_status=['HEALTHY'])
+        self.wait_for_instance_status(instance_id, expected_op_status=['HEALTHY'])
         return round(time.monotonic() - began, 1)
 
 

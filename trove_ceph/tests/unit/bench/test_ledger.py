@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import types
-
 import pymysql
 from oslotest import base
 
@@ -78,9 +76,9 @@ class LedgerTest(base.BaseTestCase):
         self.assertEqual((4, 4), (self.client.rows('192.0.2.1'), self.servers.rows['192.0.2.1']))
 
     def test_reader_finds_the_longest_time_without_an_answer(self):
-        answers = [1, None, None, 1, 1]
+        answers = [True, False, False, True, True]
 
-        def rows(host):
+        def read():
             answer = answers.pop(0)
             if len(answers) == 1:
                 # One more read follows the request to stop.
@@ -88,8 +86,7 @@ class LedgerTest(base.BaseTestCase):
             return answer
 
         reader = ledger.Reader(
-            types.SimpleNamespace(rows=rows),
-            '192.0.2.1',
+            read,
             clock=iter([0.0, 1.0, 9.0, 20.0, 30.0, 31.0]).__next__,
             pause=lambda seconds: None,
         )

@@ -180,15 +180,14 @@ class OperationsTest(OperationsTestCase):
         self.reprovision(
             {'state': 'following', 'reprovisioned_at': None, 'error': None},
             {'state': 'requested', 'reprovisioned_at': None, 'error': None},
-            {'state': 'catching-up', 'reprovisioned_at': None, 'error': None},
+            {'state': 'catching_up', 'reprovisioned_at': None, 'error': None},
             {'state': 'following', 'reprovisioned_at': '2026-01-01', 'error': None},
         )
         self.assertEqual(['begin', 'request', 'reprovisioned'], self.output)
         self.assertEqual(4, self.cloud.now)
         self.assertEqual([replica_operations.OUT_OF_SERVICE], list(self.figures))
         self.assertEqual(
-            [('/replication/id-copy', {'reprovision': {'reason': 'benchmark'}})],
-            self.cloud.requests,
+            [('/replication/id-copy/reprovision', {'reprovision': {}})], self.cloud.requests
         )
 
     def test_reprovisioning_that_went_back_to_the_old_volume(self):

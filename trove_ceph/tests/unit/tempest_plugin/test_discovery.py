@@ -123,3 +123,9 @@ class DiscoveryTest(base.BaseTestCase):
         ).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertEqual(3, reasons[0].count('[trove_ceph] server_command is not set'))
+
+    def test_replica_scenarios_run_on_the_first_volume_type_only(self):
+        found = self._classes('nvme,hdd', 'test_replicas')
+        self.assertEqual(['TestReplicas_nvme'], list(found))
+        # This scenario deletes the database of the class.
+        self.assertEqual('test_survives_its_source', found['TestReplicas_nvme'][-1])

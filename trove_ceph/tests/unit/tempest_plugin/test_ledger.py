@@ -88,6 +88,13 @@ class LedgerTest(base.BaseTestCase):
         self.server.verdict = 'Corrupt'
         self.assertEqual(['CHECK TABLE ledger: Corrupt'], entries.faults())
 
+    def test_rows_of_another_server(self):
+        entries = self.commit(10)
+        promoted = Server()
+        promoted.rows = self.server.rows - {7}
+        self.assertEqual([], entries.faults())
+        self.assertEqual(['1 acknowledged commits are lost: [7]'], entries.faults(promoted))
+
     def test_largest_gap(self):
         self.times = iter([1.0, 2.0, 62.5, *range(63, 1_000_000)])
         self.assertEqual(60.5, self.commit(5).figures()['gap_max_sec'])

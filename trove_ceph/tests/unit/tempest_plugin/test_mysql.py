@@ -43,6 +43,13 @@ class DatabaseTest(base.BaseTestCase):
         self.assertIn('refused', str(error))
         self.assertNotIn('secret', str(error))
 
+    def test_tells_whether_the_server_answers(self):
+        self.assertTrue(self.database.answers())
+        for failure in (pymysql.OperationalError(2003, 'refused'), TimeoutError()):
+            self.connect.side_effect = failure
+            self.assertFalse(self.database.answers())
+        self.assertEqual(mysql.PROBE_SEC, self.connect.call_args.kwargs['connect_timeout'])
+
 
 class ClientTest(base.BaseTestCase):
     def test_figures_are_those_of_the_committer(self):

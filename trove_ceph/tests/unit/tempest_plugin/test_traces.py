@@ -131,6 +131,15 @@ class TracesTest(base.BaseTestCase):
         self.cloud.snapshots = [('n-1', VOLUME), ('n-2', 'another')]
         self.assertEqual(['Cinder: snapshot n-1', 'Cinder: volume v-1'], found.remaining())
 
+    def test_volume_that_the_instance_has_no_longer(self):
+        found = self._traces()
+        self.assertEqual(
+            ['Cinder: volume v-1', 'Ceph: image fast/volume-v-1'], found.remaining_volume()
+        )
+        self.cloud.volumes.clear()
+        self.cloud.images.clear()
+        self.assertEqual([], found.remaining_volume())
+
     def test_image_in_the_trash(self):
         found = self._traces()
         self.cloud.delete_all()

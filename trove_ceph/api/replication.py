@@ -12,11 +12,13 @@ from trove.common import policy, wsgi
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
+from trove_ceph import exceptions
 from trove_ceph.api import controller, pages, replica_views, schemas
 from trove_ceph.api.replica_views import Shown
 from trove_ceph.db import replicas, replication_policies
 from trove_ceph.db.replica_record import ReplicaRecord, Requester
-from trove_ceph.trove_adapter import notify
+from trove_ceph.strategies.replication import reprovision_rules
+from trove_ceph.trove_adapter import notify, replaced_instance
 
 CONF = cfg.CONF
 _KEY = 'replication'
@@ -81,8 +83,8 @@ class ReplicationController(controller.Controller):
         is_own = context.project_id == row.tenant_id
         is_restart_due = row.task_status == InstanceTasks.RESTART_REQUIRED
         with controller.translated():
-            if row.slave_of_id is None or self._store.find(row.id) is None:
-                raise webob.exc.HTTPConflict(_why_not(row))
+            if (reason := self._why_not(row)) is not None:
+                raise exceptions.ReprovisioningRefusedError(reason)
             self._store.request(
                 row.id,
                 Requester.TENANT if is_own else Requester.OPERATOR,
@@ -92,6 +94,21 @@ class ReplicationController(controller.Controller):
         notify.replicas(context)
         followers = _replica_rows(project_id=row.tenant_id, source_id=row.id)
         return self._answer(context, row, followers, 202)
+
+    def _why_not(self, row: Any) -> str | None:
+        """Return why an instance cannot be re-provisioned, whatever its task is; None: it can."""
+        if row.slave_of_id is None:
+            return f'instance {row.id}: is not a replica; only replicas are re-provisioned'
+        record = self._store.find(row.id)
+        facts = replaced_instance.find_facts(row.id)
+        if record is None or facts is None:
+            return (
+                f'instance {row.id}: cannot be re-provisioned, since it was not created as a clone '
+                'of its source, or its creation has not succeeded; create another replica, and '
+                'delete this one'
+            )
+        source = replaced_instance.find_facts(record.source_id)
+        return reprovision_rules.why_unfit(facts, source, record.source_id)
 
     def _answer(self, context: Any, row: Any, followers: Sequence[Any], status: int) -> wsgi.Result:
         with_volumes = controller.is_allowed(context, f'{_KEY}:show:volumes')
@@ -144,12 +161,3 @@ def _due_at(
     if hours is None:
         hours = CONF.trove_ceph_replication.reprovision_every_hours
     return record.cloned_at + datetime.timedelta(hours=hours) if hours else None
-
-
-def _why_not(row: Any) -> str:
-    if row.slave_of_id is None:
-        return f'instance {row.id} is not a replica; only replicas are re-provisioned'
-    return (
-        f'instance {row.id} cannot be re-provisioned: it was not created as a clone of its source, '
-        'or its creation has not succeeded; create another replica, and delete this one'
-    )

@@ -23,9 +23,20 @@ def why_not(replica: InstanceFacts, source: InstanceFacts | None, source_id: str
 
     :param source: None: Trove has no such instance
     """
-    instance = f'instance {replica.instance_id}'
     if replica.task != TASK:
-        return f'{instance}: has the task {replica.task}, expected {TASK}; repeat the request'
+        return (
+            f'instance {replica.instance_id}: has the task {replica.task}, expected {TASK}; repeat '
+            'the request'
+        )
+    return why_unfit(replica, source, source_id)
+
+
+def why_unfit(replica: InstanceFacts, source: InstanceFacts | None, source_id: str) -> str | None:
+    """Return why a replica cannot be re-provisioned, whatever its task is; None: it can.
+
+    :param source: None: Trove has no such instance
+    """
+    instance = f'instance {replica.instance_id}'
     if not replica.has_our_guest_agent:
         return f'{instance}: its datastore version has another guest agent than that of trove_ceph'
     if replica.volume_id is None or replica.server_id is None:

@@ -293,12 +293,22 @@ class ReprovisionTest(ReplicationTest):
 
     def test_refuses_what_is_no_replica_of_ours(self):
         answer = self.request(self.source)
-        self.assert_refused(answer, 409, f'instance {self.source.id} is not a replica')
+        self.assert_refused(answer, 409, f'instance {self.source.id}: is not a replica')
         stock = self.world.add_instance(slave_of_id=self.source.id)
         answer = self.request(stock)
         self.assert_refused(answer, 409, 'was not created as a clone of its source')
         self.replica.update(deleted=True)
         self.assert_refused(self.request(self.replica), 404, self.replica.id)
+
+    def test_refuses_a_replica_whose_source_is_deleted(self):
+        self.source.update(deleted=True)
+        answer = self.request(self.replica)
+        self.assert_refused(answer, 409, f'its source {self.source.id} is deleted; detach')
+
+    def test_refuses_a_replica_that_is_being_backed_up(self):
+        self.world.add_backup(self.replica)
+        self.assert_refused(self.request(self.replica), 409, 'is being backed up')
+        self.assertEqual('following', self.show(self.replica)['state'])
 
     def test_refuses_invalid_requests(self):
         for content, message in (

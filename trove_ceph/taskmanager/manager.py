@@ -49,6 +49,8 @@ from trove_ceph.taskmanager import (
     failover,
     guest_factory,
     replacement_factory,
+    replication,
+    replication_factory,
     warm_guests,
     warm_resize,
 )
@@ -136,6 +138,10 @@ class Manager(manager.Manager):
         self._replacement_background = background.Background(
             _REPLACEMENTS_SPACING_SEC, (self._start_replacements,)
         )
+        self._replication_deps = functools.cache(
+            lambda: replication_factory.make_dependencies(CONF, self.admin_context, self._deps())
+        )
+        self._replication = replication.Replication(self._replication_deps, self._find_warm_guests)
         self._failover_thread = failover.FailoverThread(CONF, self._deps)
 
     def create_instance(self, context, instance_id, **arguments):
@@ -146,7 +152,12 @@ class Manager(manager.Manager):
 
     def _create(self, context, instance_id, arguments):
         # Trove creates several replicas with one call.
-        if arguments['slave_of_id'] or isinstance(instance_id, list):
+        ids = instance_id if isinstance(instance_id, list) else [instance_id]
+        source_id = arguments['slave_of_id']
+        if source_id and self._backs_up(source_id):
+            self._replication.create(context, ids, arguments)
+            return
+        if source_id or len(ids) > 1:
             super().create_instance(context, instance_id, **arguments)
             return
         with notification.EndNotification(context, instance_id=instance_id):
@@ -304,6 +315,11 @@ class Manager(manager.Manager):
     def reclaim_space(self, context):
         """Delete the volumes and images of deleted instances and backups."""
         volume_cleanup.reclaim(self._deps())
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def remove_old_replica_snapshots(self, context):
+        """Remove the snapshots of sources that interrupted creations of replicas have left."""
+        self._replication.remove_old_snapshots()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def send_tier_rates(self, context):

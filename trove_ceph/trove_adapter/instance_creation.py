@@ -13,6 +13,7 @@ from oslo_log import log as logging
 from trove.common import cfg, exception, server_group
 from trove.instance import models as instance_models
 from trove.instance import service_status
+from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import waiting
 from trove_ceph.trove_adapter import warm_server
@@ -102,6 +103,27 @@ class _Instance(warm_server.WarmServerTasks):
         return row.get_status()
 
 
+class _Replica(_Instance):
+    """A replica, whose volume is a clone of its source's."""
+
+    def _guest_prepare(
+        self,
+        flavor_ram,
+        volume_info,
+        packages,
+        databases,
+        users,
+        backup_info=None,
+        *rest,
+        **options,
+    ):
+        # As for a restore, the agent keeps the data and gives the server a new identity.
+        backup_info = {'id': self.id, 'storage_driver': 'cinder', 'location': 'cinder://'}
+        super()._guest_prepare(
+            flavor_ram, volume_info, packages, databases, users, backup_info, *rest, **options
+        )
+
+
 def create(
     context: Any,
     instance_id: str,
@@ -126,3 +148,35 @@ def create(
     )
     timeout_sec = CONF.restore_usage_timeout if arguments['backup_id'] else CONF.usage_timeout
     instance.wait_for_instance(timeout_sec, arguments['flavor'])
+
+
+def create_replica(
+    context: Any,
+    instance_id: str,
+    arguments: Mapping[str, Any],
+    replica_context: Mapping[str, Any],
+    guests: warm_server.WarmGuests | None = None,
+) -> bool:
+    """Create a replica on the volume that Trove's tables name, and wait until it follows.
+
+    As in Trove, its server belongs to the server group of its source, if that has one.
+
+    :param context: used by no other thread; Trove changes its notification while it casts
+    :param arguments: see :func:`create`
+    :param replica_context: what it needs to follow its source
+    :returns: whether it follows; if not, Trove shows it as failed, with the reason as a fault
+    """
+    source_group = server_group.ServerGroup.load(context, arguments['slave_of_id'])
+    instance = _Replica.load(context, instance_id)
+    instance.guests = guests
+    config = instance._render_replica_config(arguments['flavor']).config_contents
+    # The data are those of the volume, not of a backup.
+    own = {name: arguments.get(name) for name in _ARGUMENTS} | {'backup_id': None}
+    instance.create_instance(
+        **own,
+        snapshot={**replica_context, 'config': config},
+        scheduler_hints=server_group.ServerGroup.convert_to_hint(source_group),
+    )
+    instance.wait_for_instance(CONF.restore_usage_timeout, arguments['flavor'])
+    row = instance_models.DBInstance.find_by(id=instance_id)
+    return not row.deleted and row.task_status == InstanceTasks.NONE

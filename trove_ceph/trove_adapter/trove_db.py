@@ -47,6 +47,21 @@ class TroveDatabase:
         }
         return [_instance(row, versions[row.datastore_version_id]) for row in rows]
 
+    def list_replicas(self, source_id: str) -> list[backup_types.Instance]:
+        """List the replicas of an instance that are not deleted, even if they have failed."""
+        rows = instance_models.DBInstance.find_all(slave_of_id=source_id, deleted=False)
+        return [_instance(row, version_of(row.datastore_version_id)) for row in rows]
+
+    def list_replicated_volumes(self) -> list[str]:
+        """List the ids of the volumes of replicas and of their sources."""
+        model = instance_models.DBInstance
+        replicas = list(
+            model.find_by_filter(filters=[model.slave_of_id.is_not(None)], deleted=False)
+        )
+        source_ids = {row.slave_of_id for row in replicas}
+        sources = list(model.find_by_filter(filters=[model.id.in_(source_ids)], deleted=False))
+        return sorted({row.volume_id for row in replicas + sources if row.volume_id})
+
     def list_servers(self, instance_ids: Collection[str]) -> Mapping[str, str | None]:
         """Return the servers of instances, by the ids of those that are not deleted.
 
@@ -70,6 +85,12 @@ class TroveDatabase:
         row = find_row(instance_models.DBInstance, instance_id)
         if row is not None and not row.deleted:
             row.update(task_status=InstanceTasks.BUILDING_ERROR_VOLUME)
+
+    def fail_replica(self, instance_id: str) -> None:
+        """Show that a replica in BUILD failed; do nothing if it is in another state."""
+        row = find_row(instance_models.DBInstance, instance_id)
+        if row is not None and not row.deleted and row.task_status == InstanceTasks.BUILDING:
+            row.update(task_status=InstanceTasks.BUILDING_ERROR_REPLICA)
 
     def fail_creation(self, instance_id: str, fault: str) -> bool:
         """Show that an instance in BUILD failed, so that its tenant can delete it.

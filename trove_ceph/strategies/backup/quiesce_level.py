@@ -40,18 +40,20 @@ def decide(
     """
     if hopeless := [one for one in reasons if not one['freeze_suffices']]:
         raise exceptions.UnsafeSettingsError(
-            f'{subject}: a snapshot would not be a backup at any quiesce level: {_text(hopeless)}'
+            f'{subject}: a snapshot would not be a backup at any quiesce level: '
+            f'{describe(hopeless)}'
         )
     if requested is QuiesceLevel.FREEZE or not reasons:
         return Decision(requested)
     if action is UnsafeAction.REFUSE:
         raise exceptions.UnsafeSettingsError(
             f'{subject}: a snapshot with quiesce {requested} would not be a backup: '
-            f'{_text(reasons)}'
+            f'{describe(reasons)}'
         )
-    return Decision(QuiesceLevel.FREEZE, requested, _text(reasons))
+    return Decision(QuiesceLevel.FREEZE, requested, describe(reasons))
 
 
-def _text(reasons: Sequence[Mapping[str, Any]]) -> str:
+def describe(reasons: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reasons with their remedies as one text."""
     text = '; '.join(f'{one["object"]} (remedy: {one["remedy"]})' for one in reasons)
     return text[:_MAX_TEXT_CHARACTERS]

@@ -35,10 +35,17 @@ class SharedSnapshot:
         self._deps = deps
         self.ref = image.snapshot(names.snapshot_name(_KIND, operation_id))
 
-    def ensure(self) -> None:
-        """Take the snapshot unless it exists."""
-        with contextlib.suppress(exceptions.AlreadyExistsError):
-            self._deps.storage.create_snapshot(self.ref)
+    def ensure(self) -> datetime.datetime:
+        """Take the snapshot unless it exists; return when it was created, in UTC."""
+        try:
+            found = self._deps.storage.create_snapshot(self.ref)
+        except exceptions.AlreadyExistsError:
+            existing = self._deps.storage.describe(self.ref.of).find_snapshot(self.ref.name)
+            if existing is None:
+                raise
+            found = existing
+        # The database stores times without a time zone.
+        return found.created_at.astimezone(datetime.UTC).replace(tzinfo=None)
 
     def remove(self) -> None:
         """Remove the snapshot; its clones keep their data; idempotent."""

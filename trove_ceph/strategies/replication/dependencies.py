@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from trove_ceph.db.replicas import ReplicaStore
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.tiers import tier_types
@@ -16,6 +17,9 @@ class Trove(Protocol):
     def list_replicas(self, source_id: str) -> Sequence[backup_types.Instance]:
         """List the replicas of an instance that are not deleted, even if they have failed."""
 
+    def list_replicated_volumes(self) -> Sequence[str]:
+        """List the ids of the volumes of replicas and of their sources."""
+
     def fail_replica(self, instance_id: str) -> None:
         """Show that a replica in BUILD failed; do nothing if it is in another state."""
 
@@ -23,7 +27,7 @@ class Trove(Protocol):
 class Agents(Protocol):
     """The guest agents of the instances; each verb raises GuestUnavailableError when it fails."""
 
-    def get_replica_context(self, instance_id: str, replica_id: str) -> Mapping[str, Any]:
+    def replica_context(self, instance_id: str, replica_id: str | None = None) -> Mapping[str, Any]:
         """Return what a replica needs to follow a source: its address and an account.
 
         The account is the replica's own, and gets a new password each time.
@@ -56,11 +60,13 @@ class ReplicationDependencies:
     """The dependencies of the operations on replicas.
 
     :param backup: those of backups, with the clients of Cinder and of the storage service
+    :param store: of the replicas that follow their sources
     :param tiers: reads the tiers file; raises InvalidTiersError if it cannot be used
     """
 
     backup: BackupDependencies
     trove: Trove
     agents: Agents
+    store: ReplicaStore
     tiers: Callable[[], tier_types.TiersFile]
     limits: Limits = dataclasses.field(default_factory=Limits)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create the volumes of new replicas.
+
+:func:`plan` refuses what cannot succeed before anything is created. :class:`VolumeCreation` then
+clones the volume of the source for all replicas of a request at once. The failure of one replica
+leaves the others alone.
+"""
+
+import dataclasses
+import datetime
+import functools
+
+from oslo_utils import units
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup import backup_types, quiesce_level
+from trove_ceph.strategies.replication import clones, placement
+from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
+from trove_ceph.strategies.restore import cloned_volume
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicaRequest:
+    """A request for replicas of one source.
+
+    :param instance_ids: of the replicas, which exist in Trove's tables without a volume
+    :param volume_type: the name of the requested type; None, or that of the source: the tier of
+        the source chooses
+    """
+
+    source_id: str
+    instance_ids: tuple[str, ...]
+    volume_type: str | None = None
+
+    def __str__(self) -> str:
+        return f'replicas {", ".join(self.instance_ids)} of instance {self.source_id}'
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicaPlan:
+    """How to create the volumes of a request.
+
+    :param image: of the source's volume
+    :param settings_id: changes with each change of the source's settings; None: it is not known
+    """
+
+    request: ReplicaRequest
+    image: image_types.ImageRef
+    target: placement.Placement
+    settings_id: str | None
+
+
+def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
+    """Return how to create the volumes of replicas.
+
+    :raises ReplicaRefusedError: the source cannot have these replicas
+    :raises UnsafeSettingsError: the source's settings do not allow clones of it while it serves
+    :raises GuestUnavailableError: the source does not serve
+    :raises NoSpaceError: the pool for the replicas is full
+    :raises QuotaExceededError: Cinder's quota does not allow the volumes
+    """
+    source = _find_source(deps, request)
+    _check_number(deps, request)
+    _check_versions(deps, request, source)
+    volume, image = _find_volume(deps, request, source)
+    facts = deps.backup.storage.describe(image)
+    _check_depth(deps, request, facts)
+    target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type)
+    _check_room(deps, request, target, facts.size_bytes)
+    return ReplicaPlan(request, image, target, _check_settings(deps, request))
+
+
+class VolumeCreation:
+    """The volumes of the replicas of one request, which share a snapshot of their source.
+
+    :ivar failures: why replicas have no volume, by their ids; nothing is left of such a volume
+    :ivar cloned_at: when the snapshot was created
+    """
+
+    def __init__(self, deps: ReplicationDependencies, planned: ReplicaPlan):
+        self._deps = deps
+        self._plan = planned
+        self._request = planned.request
+        # Its name has the id of the first replica, since the request has none.
+        self._snapshot = clones.SharedSnapshot(
+            deps.backup, planned.image, planned.request.instance_ids[0]
+        )
+        self.failures: dict[str, Exception] = {}
+        self.cloned_at: datetime.datetime | None = None
+
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
+        return [
+            steps.Step(
+                'take a snapshot of the source', self._take_snapshot, undo=self._snapshot.remove
+            ),
+            steps.Step('check that no setting was changed meanwhile', self._check_unchanged),
+            steps.Step('clone the volumes', self._clone, undo=self._remove_volumes),
+            steps.Step('remove the snapshot of the source', self._snapshot.release),
+        ]
+
+    def _take_snapshot(self) -> None:
+        self.cloned_at = self._snapshot.ensure()
+
+    def _check_unchanged(self) -> None:
+        if _check_settings(self._deps, self._request) != self._plan.settings_id:
+            raise exceptions.ReplicaRefusedError(
+                f'instance {self._request.source_id}: its settings were changed while its volume '
+                'was cloned; create the replica again'
+            )
+
+    def _clone(self) -> None:
+        begin = self._deps.backup.begin
+        waits = {
+            instance_id: begin(functools.partial(self._create, instance_id))
+            for instance_id in self._request.instance_ids
+        }
+        for instance_id, wait in waits.items():
+            try:
+                wait()
+            except Exception as error:
+                self.failures[instance_id] = error
+
+    def _create(self, instance_id: str) -> None:
+        volume = clones.ReplicaVolume(
+            self._deps.backup, instance_id, instance_id, self._snapshot, self._plan.target
+        )
+        subject = f'volume of replica {instance_id} of instance {self._request.source_id}'
+        steps.run(subject, [*volume.steps(), volume.assignment()])
+
+    def _remove_volumes(self) -> None:
+        trove = self._deps.backup.trove
+        for instance_id in self._request.instance_ids:
+            instance = trove.find_instance(instance_id)
+            if instance is not None:
+                trove.set_volume(instance_id, None)
+                cloned_volume.remove(
+                    self._deps.backup, instance_id, instance_id, instance.project_id
+                )
+
+
+def _find_source(deps: ReplicationDependencies, request: ReplicaRequest) -> backup_types.Instance:
+    source = deps.backup.trove.find_instance(request.source_id)
+    if source is None or source.is_deleted or source.is_deleting:
+        raise _refusal(request, 'was deleted, or is being deleted')
+    if source.is_building:
+        raise _refusal(request, 'is still being created; wait until it is ACTIVE')
+    return source
+
+
+def _check_number(deps: ReplicationDependencies, request: ReplicaRequest) -> None:
+    count = len({one.id for one in deps.trove.list_replicas(request.source_id)})
+    if count > deps.limits.replicas:
+        raise _refusal(
+            request,
+            f'would have {count} replicas, and may have {deps.limits.replicas}; delete or detach '
+            'some, or create a replica of one of its replicas',
+        )
+
+
+def _check_versions(
+    deps: ReplicationDependencies, request: ReplicaRequest, source: backup_types.Instance
+) -> None:
+    expected = f'{source.datastore} {source.version}'
+    for instance_id in request.instance_ids:
+        replica = deps.backup.trove.find_instance(instance_id)
+        if replica is not None and (found := f'{replica.datastore} {replica.version}') != expected:
+            # A server may refuse data of another version, or upgrade it irreversibly.
+            raise _refusal(request, f'is of {expected}, and replica {instance_id} of {found}')
+
+
+def _find_volume(
+    deps: ReplicationDependencies, request: ReplicaRequest, source: backup_types.Instance
+) -> tuple[cinder_resources.Volume, image_types.ImageRef]:
+    volume = deps.backup.cinder.find_volume(source.volume_id) if source.volume_id else None
+    image = deps.backup.find_image(volume) if volume else None
+    if volume is None or image is None:
+        raise _refusal(request, 'has no volume on a storage tier')
+    return volume, image
+
+
+def _check_depth(
+    deps: ReplicationDependencies, request: ReplicaRequest, facts: image_types.ImageFacts
+) -> None:
+    if facts.clone_depth >= deps.limits.clone_depth:
+        raise _refusal(
+            request,
+            f'is a clone with {facts.clone_depth} others above it, and a replica may have '
+            f'{deps.limits.clone_depth}; create the replica of the source of this instance',
+        )
+
+
+def _check_room(
+    deps: ReplicationDependencies,
+    request: ReplicaRequest,
+    target: placement.Placement,
+    size_bytes: int,
+) -> None:
+    usage = deps.backup.storage.usage(target.backend.pool)
+    if usage.full:
+        raise exceptions.NoSpaceError(f'{request}: {usage}')
+    cinder, size_gib = deps.backup.cinder, -(-size_bytes // units.Gi)
+    count = len(request.instance_ids)
+    if shortage := cinder.find_shortage(cinder.project_id, target.volume_type, size_gib, count):
+        raise exceptions.QuotaExceededError(f'{request}: {shortage}')
+
+
+def _check_settings(deps: ReplicationDependencies, request: ReplicaRequest) -> str | None:
+    """Check that a snapshot of the serving source has all that was committed, with its GTIDs.
+
+    :returns: what changes with each change of the settings
+    """
+    found = deps.backup.guest(request.source_id).check_backup_settings()
+    if found['reasons']:
+        raise exceptions.UnsafeSettingsError(
+            f'instance {request.source_id}: cannot be cloned while it serves: '
+            f'{quiesce_level.describe(found["reasons"])}'
+        )
+    return found.get('settings_id')
+
+
+def _refusal(request: ReplicaRequest, reason: str) -> exceptions.ReplicaRefusedError:
+    return exceptions.ReplicaRefusedError(f'instance {request.source_id}: {reason}')

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of replicas, which Trove's taskmanager calls."""
+
+import contextlib
+import datetime
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from oslo_log import log as logging
+from trove.common import notification
+
+from trove_ceph import exceptions, steps
+from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.replication import clones
+from trove_ceph.strategies.replication import create as creation
+from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
+from trove_ceph.trove_adapter import instance_creation, service_context, trove_db, warm_server
+
+LOG = logging.getLogger(__name__)
+
+
+class Replication:
+    """The replicas of the instances whose volumes are on the storage tiers.
+
+    :param get_deps: returns the dependencies; called at each request, since the services need not
+        be up when the process starts
+    :param find_guests: returns the warm guests; None: there are none
+    """
+
+    def __init__(
+        self,
+        get_deps: Callable[[], ReplicationDependencies],
+        find_guests: Callable[[], warm_server.WarmGuests | None],
+    ):
+        self._get_deps = get_deps
+        self._find_guests = find_guests
+
+    def create(
+        self, context: Any, instance_ids: Sequence[str], arguments: Mapping[str, Any]
+    ) -> None:
+        """Create replicas of one source in parallel, and wait until they follow it.
+
+        Raises no error: each replica that failed is shown so, with the reason as a fault, and is
+        notified of by itself.
+
+        :param arguments: of the call to Trove's manager, by their names
+        """
+        request = creation.ReplicaRequest(
+            arguments['slave_of_id'], tuple(instance_ids), arguments['volume_type']
+        )
+        contexts = {one: service_context.copy_for(context, one) for one in instance_ids}
+        volumes = self._create_volumes(request, contexts)
+        if volumes is None:
+            return
+        follow = functools.partial(self._follow, volumes, self._find_guests(), arguments)
+        begin = self._get_deps().backup.begin
+        waits = [
+            begin(functools.partial(follow, contexts[one], one, number))
+            for number, one in enumerate(instance_ids)
+        ]
+        followed = {one: wait() for one, wait in zip(instance_ids, waits, strict=True)}
+        if not all(followed.values()):
+            self._drop_users(request.source_id, [one for one, ok in followed.items() if not ok])
+
+    def remove_old_snapshots(self) -> None:
+        """Remove the snapshots of sources that interrupted operations have left."""
+        deps = self._get_deps().backup
+        kept = [one.volume_id for one in deps.records.kept_volumes()]
+        replicated = trove_db.TroveDatabase().list_replicated_volumes()
+        clones.remove_old_snapshots(deps, [*replicated, *kept], datetime.datetime.now(datetime.UTC))
+
+    def _create_volumes(
+        self, request: creation.ReplicaRequest, contexts: Mapping[str, Any]
+    ) -> creation.VolumeCreation | None:
+        """Create the volumes; None: that of no replica was created, and all are shown as failed."""
+        try:
+            deps = self._get_deps()
+            volumes = creation.VolumeCreation(deps, creation.plan(deps, request))
+            steps.run(str(request), volumes.steps())
+        except Exception as error:
+            for instance_id, context in contexts.items():
+                with self._shown(context, instance_id):
+                    raise error
+            return None
+        return volumes
+
+    def _follow(
+        self,
+        volumes: creation.VolumeCreation,
+        guests: warm_server.WarmGuests | None,
+        arguments: Mapping[str, Any],
+        context: Any,
+        instance_id: str,
+        number: int,
+    ) -> bool:
+        """Create the server of a replica, and have it follow; return whether it does.
+
+        :param number: of the replica in the request
+        """
+        passwords = arguments['root_password']
+        own = {
+            **arguments,
+            'root_password': passwords[number] if isinstance(passwords, list) else passwords,
+        }
+        is_following = False
+        with self._shown(context, instance_id):
+            if error := volumes.failures.get(instance_id):
+                raise error
+            deps = self._get_deps()
+            replica_context = deps.agents.replica_context(arguments['slave_of_id'], instance_id)
+            is_following = instance_creation.create_replica(
+                context, instance_id, own, replica_context, guests
+            )
+            if is_following:
+                self._register(volumes, arguments['slave_of_id'], instance_id)
+        return is_following
+
+    def _register(self, volumes: creation.VolumeCreation, source_id: str, instance_id: str) -> None:
+        deps = self._get_deps()
+        replica = deps.backup.trove.find_instance(instance_id)
+        if replica is not None:
+            deps.store.register(
+                instance_id, replica.project_id, source_id, replica.volume_id, volumes.cloned_at
+            )
+
+    @contextlib.contextmanager
+    def _shown(self, context: Any, instance_id: str) -> Iterator[None]:
+        """Show tenants an error of the block as the fault of a replica; it is not raised."""
+        try:
+            with (
+                notification.EndNotification(context, instance_id=instance_id),
+                tenant_errors.translated_errors(f'instance {instance_id}'),
+            ):
+                yield
+        except Exception as error:
+            LOG.warning('Replica %s was not created: %s', instance_id, error)
+            trove_db.TroveDatabase().fail_replica(instance_id)
+
+    def _drop_users(self, source_id: str, failed_ids: Sequence[str]) -> None:
+        """Drop the accounts of replicas that failed on their source; best effort."""
+        try:
+            deps = self._get_deps()
+            present = {one.id for one in deps.trove.list_replicas(source_id)}
+            deps.agents.drop_replication_users(source_id, present - set(failed_ids))
+        except exceptions.TroveCephError as error:
+            LOG.warning(
+                'Instance %s: the accounts of failed replicas are not dropped: %s',
+                *(source_id, error),
+            )

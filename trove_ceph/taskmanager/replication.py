@@ -135,7 +135,11 @@ class Replication:
                 yield
         except Exception as error:
             LOG.warning('Replica %s was not created: %s', instance_id, error)
-            trove_db.TroveDatabase().fail_replica(instance_id)
+            try:
+                trove_db.TroveDatabase().fail_replica(instance_id)
+            except Exception as failure:
+                # The other replicas are not to fail for this.
+                LOG.error('Replica %s: it cannot be shown as failed: %s', instance_id, failure)
 
     def _drop_users(self, source_id: str, failed_ids: Sequence[str]) -> None:
         """Drop the accounts of replicas that failed on their source; best effort."""

@@ -290,9 +290,6 @@ class RefusalTest(base.BaseTestCase):
     def test_back_end_that_is_down(self):
         self.world.tiers = replication_world.tiers(replicas_on='replica')
         del self.world.cinder.backends[replication_world.REPLICAS]
-        self.world.cinder.types['nvme-replica']['extra_specs'] = {
-            'volume_backend_name': 'nvme-replica'
-        }
         self.refused(exceptions.NotAdoptableError)
 
 

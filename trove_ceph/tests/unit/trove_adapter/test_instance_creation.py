@@ -23,93 +23,28 @@ from trove_ceph import exceptions, waiting
 from trove_ceph.db import tables
 from trove_ceph.strategies.restore import clone_volume, planning
 from trove_ceph.taskmanager import manager
-from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world, restore_request
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
+from trove_ceph.tests.unit.trove_adapter import stock_creation
 from trove_ceph.trove_adapter import instance_creation
 
 CONF = trove_cfg.CONF
 
 
-class StockCinder:
-    """The Cinder client of Trove."""
-
-    def __init__(self, world):
-        self._world = world
-        self.volumes = self
-        self.created = []
-        self.looks = self.creating_looks = 0
-
-    def create(self, **request):
-        self.created.append(request)
-        return types.SimpleNamespace(id='made-by-cinder', size=request['size'], status='available')
-
-    def get(self, volume_id):
-        self.looks += 1
-        if self.looks <= self.creating_looks:
-            return types.SimpleNamespace(id=volume_id, size=1, status='creating')
-        shown = self._world.cinder.volumes.get(volume_id, {'size': 5, 'status': 'available'})
-        return types.SimpleNamespace(id=volume_id, **{k: shown[k] for k in ('size', 'status')})
-
-
-class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
+class CreatedInstanceTest(stock_creation.StockCreation, base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.world = make_world()
-        self.patch('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps())
-        self.notifications, self.stock, self.built = [], [], []
-        notifier = types.SimpleNamespace(
-            info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
-        )
-        self.patch('trove.rpc.get_notifier', lambda **_: notifier)
-        for verb in ('create_instance', 'delete_instance'):
-            self.patch(f'trove.taskmanager.manager.Manager.{verb}', self.record(self.stock, verb))
-        self.cinder = StockCinder(self.world)
-        self.patch('trove.taskmanager.models.create_cinder_client', lambda *_: self.cinder)
-        neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
-        nova = types.SimpleNamespace(server_groups=types.SimpleNamespace(list=lambda **_: []))
-        self.patch('trove.common.clients.create_neutron_client', lambda *_, **__: neutron)
-        self.patch('trove.common.clients.create_nova_client', lambda *_, **__: nova)
-        tasks = 'trove.taskmanager.models.FreshInstanceTasks'
-        self.patch(f'{tasks}.volume_client', self.cinder)
-        for verb in (
-            *('_prepare_networks_for_instance', 'get_injected_files', '_render_config'),
-            *('_guest_prepare', '_create_dns_entry', 'wait_for_instance'),
-        ):
-            self.patch(f'{tasks}.{verb}', self.record(self.built, verb))
-        self.patch(f'{tasks}._create_server', self.record(self.built, '_create_server'))
-        self.useFixture(bus.StorageTransport(CONF))
-        self.manager = manager.Manager()
-
-    def patch(self, name, value):
-        self.useFixture(fixtures.MonkeyPatch(name, value))
-
-    def record(self, where, verb):
-        def called(_self, *arguments, **options):
-            where.append((verb, arguments, options))
-            return types.SimpleNamespace(id='a server', config_contents='[mysqld]')
-
-        return called
+        self.set_up(make_world())
 
     def option(self, name, value):
         CONF.set_override(name, value, 'trove_ceph_backup')
         self.addCleanup(CONF.clear_override, name, 'trove_ceph_backup')
 
     def create(self, **facts):
-        request = dict.fromkeys(
-            name
-            for name in inspect.signature(
-                trove_models.FreshInstanceTasks.create_instance
-            ).parameters
-            if name not in ('self', 'snapshot', 'scheduler_hints')
-        )
-        request |= {'name': 'db2', 'flavor': {'id': '1', 'ram': 1024}, 'datastore_manager': 'mysql'}
-        request |= {'volume_size': 1, 'volume_type': 'nvme', 'backup_id': self.world.backup}
-        request |= {'locality': None, 'slave_of_id': None}
         self.manager.create_instance(
             self.context(notification.DBaaSInstanceCreate),
             self.world.restored.id,
-            **request | facts,
+            **self.request(**{'backup_id': self.world.backup} | facts),
         )
 
     def swift_backup(self):
@@ -194,7 +129,7 @@ class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._tier_settings = lambda: types.SimpleNamespace(
             send=lambda instance: sent_to.append(instance.id)
         )
-        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}):
+        for facts in ({}, {'backup_id': None}, {'slave_of_id': self.foreign_source()}):
             self.create(**facts)
         self.assertEqual([self.world.restored.id] * 3, sent_to)
 
@@ -259,8 +194,13 @@ class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual((10.0, True), (round(sum(slept), 1), len(polled) > 0))
         self.assertEqual('made-by-cinder', self.server_volume())
 
-    def test_leaves_replicas_to_trove(self):
-        self.create(slave_of_id='another instance', backup_id=None)
+    def foreign_source(self):
+        """Return the id of an instance whose guest agent is not ours."""
+        version = trove_database.foreign_version()
+        return trove_database.add_instance(self.world.project, None, version_id=version).id
+
+    def test_leaves_replicas_of_other_instances_to_trove(self):
+        self.create(slave_of_id=self.foreign_source(), backup_id=None)
         self.assertEqual(['create_instance'], [verb for verb, *_ in self.stock])
         self.assertEqual([], self.built)
 
@@ -409,6 +349,15 @@ class TroveTest(base.BaseTestCase):
         self.assertTrue(sent <= set(served), sent - set(served))
         private = inspect.signature(trove_manager.Manager._create_instance).parameters
         self.assertEqual(set(served), set(private))
+
+    def test_guest_prepare_has_the_backup_at_this_place(self):
+        """A replica has one without a row in Trove's table of backups."""
+        for kind in (trove_models.FreshInstanceTasks, instance_creation._Replica):
+            names = list(inspect.signature(kind._guest_prepare).parameters)
+            self.assertEqual('backup_info', names[6])
+        code = trove_models.FreshInstanceTasks.create_instance.__code__
+        self.assertIn('_guest_prepare', code.co_names)
+        self.assertIn('_render_replica_config', dir(trove_models.FreshInstanceTasks))
 
     def test_create_volume_is_called_for_the_volume(self):
         code = trove_models.FreshInstanceTasks._build_volume_info.__code__

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The creation of replicas, from the call of Trove's API to the report of the guest."""
+
+import types
+
+import fixtures
+import oslo_db.exception
+from oslotest import base
+from trove.common import cfg as trove_cfg
+from trove.common import notification
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph import exceptions
+from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.taskmanager import manager
+from trove_ceph.tests.unit.strategies import replication_world
+from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.trove_adapter import stock_creation
+from trove_ceph.trove_adapter import service_context
+
+CONF = trove_cfg.CONF
+
+
+class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.set_up(replication_world.ReplicationWorld(2))
+        # As trove-taskmanager does when it starts.
+        notification.DBaaSAPINotification.register_notify_callback(
+            instance_models.persist_instance_fault
+        )
+        self.addCleanup(notification.DBaaSAPINotification.register_notify_callback, lambda *_: None)
+        self.patch(
+            'trove_ceph.taskmanager.replication_factory.make_dependencies',
+            lambda *_: self.world.replication_deps(),
+        )
+        self.patch(
+            'trove.taskmanager.models.FreshInstanceTasks._render_replica_config',
+            lambda *_: types.SimpleNamespace(config_contents='[mysqld]\nread_only = ON'),
+        )
+        self.patch(
+            'trove.taskmanager.models.FreshInstanceTasks.wait_for_instance',
+            lambda tasks, *arguments: self.wait(tasks, *arguments),
+        )
+        self.silent = set()
+
+    def wait(self, tasks, timeout_sec, _flavor):
+        """Show the outcome of a creation, as Trove does."""
+        self.assertEqual(CONF.restore_usage_timeout, timeout_sec)
+        silent = tasks.id in self.silent
+        tasks.update_db(
+            task_status=InstanceTasks.BUILDING_ERROR_TIMEOUT_GA if silent else InstanceTasks.NONE
+        )
+
+    def create(self, **facts):
+        ids = list(self.world.replicas)
+        request = self.request(
+            slave_of_id=self.world.instance.id, root_password=[None] * len(ids), **facts
+        )
+        context = self.context(notification.DBaaSInstanceCreate)
+        self.manager._create(context, ids if len(ids) > 1 else ids[0], request)
+
+    def tasks(self):
+        return [trove_database.instance(one).task_status for one in self.world.replicas]
+
+    def fault(self, instance_id):
+        return instance_models.DBInstanceFault.find_by(instance_id=instance_id).message
+
+    def prepared(self):
+        """Return what the guests were given, by the names of Trove."""
+        names = ('backup_info', 'config', 'root_password', 'overrides', 'cluster', 'snapshot')
+        return [
+            dict(zip(names, arguments[5:], strict=False))
+            for verb, arguments, _ in self.built
+            if verb == '_guest_prepare'
+        ]
+
+    def test_creates_replicas(self):
+        self.create()
+        self.assertEqual([InstanceTasks.NONE] * 2, self.tasks())
+        self.assertEqual([], self.stock)
+        self.assertEqual([], self.cinder.created)
+        volumes = [
+            arguments[3][0]['uuid'] for verb, arguments, _ in self.built if verb == '_create_server'
+        ]
+        own = [trove_database.instance(one).volume_id for one in self.world.replicas]
+        self.assertEqual(own, volumes)
+        self.assertEqual(
+            [('dbaas.instance_create.end', one) for one in self.world.replicas],
+            [(event, payload['instance_id']) for event, payload in self.notifications],
+        )
+
+    def test_gives_each_guest_the_data_and_a_source(self):
+        self.create()
+        for replica_id, given in zip(self.world.replicas, self.prepared(), strict=True):
+            self.assertEqual('cinder', given['backup_info']['storage_driver'])
+            replication = given['snapshot']
+            self.assertEqual({'host': '192.0.2.7', 'port': 3306}, replication['master'])
+            self.assertEqual('[mysqld]\nread_only = ON', replication['config'])
+            user = replication['replica_conf']['replication_user']['name']
+            self.assertEqual(f'slave_{replica_id[:8]}', user)
+
+    def test_records_replicas_that_follow(self):
+        self.silent.add(self.world.replicas[1])
+        self.create()
+        first, second = map(self.world.store.find, self.world.replicas)
+        self.assertIsNone(second)
+        self.assertEqual(
+            (self.world.instance.id, ReplicaState.FOLLOWING), (first.source_id, first.state)
+        )
+        self.assertEqual(trove_database.instance(first.instance_id).volume_id, first.volume_id)
+        self.assertIsNotNone(first.cloned_at)
+        self.assertEqual({first.instance_id}, self.world.accounts)
+
+    def test_shows_why_a_request_was_refused(self):
+        self.world.guest.is_down = True
+        self.create()
+        self.assertEqual([InstanceTasks.BUILDING_ERROR_REPLICA] * 2, self.tasks())
+        for replica_id in self.world.replicas:
+            self.assertIn('guest agent: no answer', self.fault(replica_id))
+        self.assertEqual(
+            [('dbaas.instance_create.error', one) for one in self.world.replicas],
+            [(event, payload['instance_id']) for event, payload in self.notifications],
+        )
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual([], self.built)
+
+    def test_reveals_nothing_of_the_storage(self):
+        self.world.cluster.capacities['volumes'] = 0
+        self.create()
+        text = self.fault(self.world.replicas[0])
+        self.assertIn('the storage has no room for it', text)
+        self.assertNotIn('pool', text)
+
+    def test_shows_the_failure_of_one_replica(self):
+        first, _ = self.world.replicas
+        self.world.refused.add(first)
+        self.create()
+        self.assertEqual([InstanceTasks.BUILDING_ERROR_REPLICA, InstanceTasks.NONE], self.tasks())
+        self.assertIn('guest agent', self.fault(first))
+        self.assertEqual(
+            ['dbaas.instance_create.error', 'dbaas.instance_create.end'],
+            [event for event, _ in self.notifications],
+        )
+
+    def test_a_failed_replica_can_be_deleted_with_its_volume(self):
+        first, _ = self.world.replicas
+        self.world.refused.add(first)
+        self.create()
+        self.assertIsNotNone(trove_database.instance(first).volume_id)
+        deleted = []
+
+        def delete(_context, instance_id):
+            deleted.append(instance_id)
+            trove_database.instance(instance_id).update(deleted=True)
+
+        self.patch('trove_ceph.trove_adapter.instance_deletion.delete_but_volume', delete)
+        self.manager.delete_instance(self.context(notification.DBaaSInstanceDelete), first)
+        self.world.cinder.work()
+        self.assertEqual([first], deleted)
+        self.assertEqual(2, len(self.world.cinder.volumes))
+        self.assertEqual([], self.world.trash())
+
+    def test_fails_if_the_cloud_cannot_be_reached(self):
+        def fail(*_arguments):
+            raise exceptions.ServiceUnavailableError('Keystone is down')
+
+        self.patch('trove_ceph.taskmanager.replication_factory.make_dependencies', fail)
+        self.manager = manager.Manager()
+        self.create()
+        self.assertEqual([InstanceTasks.BUILDING_ERROR_REPLICA] * 2, self.tasks())
+        self.assertNotIn('Keystone', self.fault(self.world.replicas[0]))
+
+    def test_a_single_replica(self):
+        self.world.replicas = self.world.replicas[:1]
+        self.create()
+        self.assertEqual([InstanceTasks.NONE], self.tasks())
+
+    def test_places_servers_in_the_group_of_the_source(self):
+        group = types.SimpleNamespace(
+            name=f'locality_{self.world.instance.id}', id='the group', members=[]
+        )
+        nova = types.SimpleNamespace(server_groups=types.SimpleNamespace(list=lambda **_: [group]))
+        for module in ('clients', 'server_group'):
+            self.patch(f'trove.common.{module}.create_nova_client', lambda *_, **__: nova)
+        self.create()
+        hints = [arguments[-1] for verb, arguments, _ in self.built if verb == '_create_server']
+        self.assertEqual([{'group': 'the group'}] * 2, hints)
+
+    def test_works_on_all_replicas_at_the_same_time(self):
+        begun, begun_before_waits = [], []
+
+        def begin(request):
+            begun.append(request)
+
+            def wait():
+                begun_before_waits.append(len(begun))
+                return request()
+
+            return wait
+
+        self.world.begin = begin
+        self.create()
+        # First the volumes, of all replicas, and then the servers.
+        self.assertEqual([2, 2, 4, 4], begun_before_waits)
+        self.assertEqual([InstanceTasks.NONE] * 2, self.tasks())
+
+    def test_outlasts_a_database_that_fails(self):
+        def fail(*_arguments):
+            raise oslo_db.exception.DBConnectionError
+
+        self.patch('trove_ceph.trove_adapter.trove_db.TroveDatabase.fail_replica', fail)
+        self.world.refused.add(self.world.replicas[0])
+        self.create()
+        self.assertEqual([InstanceTasks.BUILDING, InstanceTasks.NONE], self.tasks())
+
+    def test_removes_old_snapshots(self):
+        self.assertIn(
+            'remove_old_replica_snapshots', {name for name, _ in manager.Manager._periodic_tasks}
+        )
+        self.manager.remove_old_replica_snapshots(None)
+        self.assertEqual([], self.world.snapshots())
+
+
+class ContextTest(base.BaseTestCase):
+    def test_a_copy_shares_nothing_that_trove_changes(self):
+        self.useFixture(fixtures.MonkeyPatch('trove.rpc.get_notifier', lambda **_: None))
+        world = types.SimpleNamespace(project='a project')
+        case = stock_creation.StockCreation()
+        case.world = world
+        context = case.context(notification.DBaaSInstanceCreate)
+        own = service_context.copy_for(context, 'a replica')
+        with notification.NotificationCastWrapper(own, 'guest'):
+            self.assertEqual('guest', own.notification.server_type)
+            self.assertEqual('taskmanager', context.notification.server_type)
+        self.assertTrue(context.notification.needs_end_notification)
+        self.assertEqual('a replica', own.notification.payload['instance_id'])
+        self.assertNotIn('instance_id', context.notification.payload)
+        self.assertEqual(
+            (context.project_id, context.user_id, context.is_admin),
+            (own.project_id, own.user_id, own.is_admin),
+        )

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which replicas get a fresh clone of their source: pure functions of what was seen."""
+
+import dataclasses
+import datetime
+from collections.abc import Collection, Sequence
+
+from oslo_utils import units
+
+from trove_ceph.db.replica_record import (
+    Cause,
+    Observation,
+    ReplicaRecord,
+    ReplicationPolicy,
+    Requester,
+)
+from trove_ceph.strategies.replication.observation import ReplicaLook
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
+from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, WatchSettings
+
+#: Errors of the receiver: the source has deleted binary logs that the replica needs. The second
+#: one is what the source itself calls it.
+_PURGED = (1236, 13114)
+#: Errors of the receiver: the source refuses the replication user.
+_REFUSED = (1044, 1045, 1130, 1227)
+_LONGEST_PAUSE = datetime.timedelta(days=1)
+
+
+#: The causes, the most urgent first.
+_URGENCY = (
+    Cause.VOLUME,
+    Cause.PURGED,
+    Cause.BROKEN,
+    Cause.ERRANT,
+    Cause.LAG,
+    Cause.AGE,
+    Cause.GROWTH,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The limits of one source; 0: no limit."""
+
+    reprovision_broken: bool
+    every_hours: int
+    max_own_percent: int
+    max_lag_sec: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Drift:
+    """Why a replica is to be re-provisioned.
+
+    :param reason: for tenants
+    """
+
+    cause: Cause
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A replica that has drifted in enough looks in a row."""
+
+    record: ReplicaRecord
+    drift: Drift
+
+
+def limits_of(policy: ReplicationPolicy | None, settings: WatchSettings) -> Limits:
+    """Return the limits of a source: those of its policy, or else of the options."""
+
+    if policy is None:
+        hours, percent, lag_sec = None, None, None
+    else:
+        hours, percent = policy.reprovision_every_hours, policy.max_own_percent
+        lag_sec = policy.max_lag_sec
+    return Limits(
+        settings.reprovision_broken,
+        settings.reprovision_every_hours if hours is None else hours,
+        settings.max_own_percent if percent is None else percent,
+        settings.max_lag_sec if lag_sec is None else lag_sec,
+    )
+
+
+def find_drift(
+    found: ReplicaLook,
+    observed: Observation,
+    limits: Limits,
+    lag_before_sec: float | None,
+    now: datetime.datetime,
+) -> Drift | None:
+    """Return why a replica is to be re-provisioned, the most urgent cause first; None: it is not.
+
+    :param lag_before_sec: its lag at the look before; None: unknown
+    :param now: by the clock of the database
+    """
+    drift = None
+    if limits.reprovision_broken:
+        drift = (
+            _of_volume(found)
+            or _of_status(found.status)
+            or _of_errant(observed)
+            or _of_lag(observed, limits, lag_before_sec)
+        )
+    return drift or _of_age(found.record, limits, now) or _of_growth(found.usage, limits)
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    records: Collection[ReplicaRecord],
+    settings: WatchSettings,
+    now: datetime.datetime,
+) -> Sequence[Candidate]:
+    """Return the candidates to re-provision now, those with the most urgent cause first.
+
+    A source has one re-provisioning at a time, since a replica is out of service meanwhile.
+
+    :param records: of all replicas
+    :param now: by the clock of the database
+    """
+    busy = {one.source_id for one in records if one.state.is_reprovisioning}
+    used = sum(
+        one.state.is_reprovisioning and one.requested_by is Requester.POLICY for one in records
+    )
+    chosen = []
+    for one in sorted(candidates, key=_urgency):
+        if used >= settings.reprovisionings_at_once:
+            break
+        if one.record.source_id in busy or is_paused(one.record, settings, now):
+            continue
+        busy.add(one.record.source_id)
+        used += 1
+        chosen.append(one)
+    return chosen
+
+
+def is_paused(record: ReplicaRecord, settings: WatchSettings, now: datetime.datetime) -> bool:
+    """Return whether a re-provisioning ended so lately that the watch requests none."""
+    if record.ended_at is None:
+        return False
+    doubled = settings.pause * 2 ** min(record.failures, 16)
+    return now < record.ended_at + min(doubled, max(_LONGEST_PAUSE, settings.pause))
+
+
+def _urgency(candidate: Candidate) -> tuple[int, str]:
+    return _URGENCY.index(candidate.drift.cause), candidate.record.instance_id
+
+
+def _of_volume(found: ReplicaLook) -> Drift | None:
+    return None if found.volume_error is None else Drift(Cause.VOLUME, found.volume_error)
+
+
+def _of_status(status: ReplicationStatus | None) -> Drift | None:
+    """Return why a replica does not replicate and never will by itself.
+
+    A replica that was stopped without an error, or that does not reach its source, is left alone.
+    """
+    if status is None:
+        return None
+    if not status.is_replica:
+        return Drift(Cause.BROKEN, 'it follows no source')
+    if status.io_error_number in _PURGED:
+        return Drift(
+            Cause.PURGED, f'its source does not have what it must receive: {status.io_error}'
+        )
+    if status.io_error_number in _REFUSED:
+        return Drift(Cause.BROKEN, f'its source refuses it: {status.io_error}')
+    if status.sql_state == ThreadState.OFF and status.sql_error_number:
+        return Drift(Cause.BROKEN, f'its replication stopped: {status.sql_error}')
+    return None
+
+
+def _of_errant(observed: Observation) -> Drift | None:
+    if not observed.errant:
+        return None
+    shown = observed.errant if len(observed.errant) <= 200 else f'{observed.errant[:200]}...'
+    return Drift(Cause.ERRANT, f'it has transactions that its source does not have: {shown}')
+
+
+def _of_lag(observed: Observation, limits: Limits, lag_before_sec: float | None) -> Drift | None:
+    if not limits.max_lag_sec or observed.lag_sec is None or lag_before_sec is None:
+        return None
+    if observed.lag_sec <= limits.max_lag_sec or observed.lag_sec <= lag_before_sec:
+        return None
+    return Drift(
+        Cause.LAG,
+        f'it is {observed.lag_sec:.0f} s behind its source and falls further behind; '
+        f'{limits.max_lag_sec} s are allowed',
+    )
+
+
+def _of_age(record: ReplicaRecord, limits: Limits, now: datetime.datetime) -> Drift | None:
+    if not limits.every_hours or record.cloned_at is None:
+        return None
+    age = now - record.cloned_at
+    if age < datetime.timedelta(hours=limits.every_hours):
+        return None
+    hours = age / datetime.timedelta(hours=1)
+    return Drift(Cause.AGE, f'its clone is {hours:.0f} h old; {limits.every_hours} h are allowed')
+
+
+def _of_growth(usage: VolumeUsage | None, limits: Limits) -> Drift | None:
+    # A volume that is no clone of another one would not shrink for long.
+    if usage is None or usage.own_bytes is None or not usage.clone_depth:
+        return None
+    allowed = usage.size_bytes * limits.max_own_percent // 100
+    if not limits.max_own_percent or usage.own_bytes <= allowed:
+        return None
+    return Drift(
+        Cause.GROWTH,
+        f'it does not share {usage.own_bytes / units.Gi:.1f} GiB with its source; '
+        f'{limits.max_own_percent} % of its size are allowed',
+    )

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at a source and its replicas, and say what that shows.
+
+The replicas are asked before their source. So whatever a replica has executed and its source has
+not, the source will never have: it is errant. Asked the other way round, it may just be new.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from trove_ceph import exceptions
+from trove_ceph.db.replica_record import Observation, ReplicaRecord
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
+from trove_ceph.strategies.replication.watch_dependencies import (
+    Agents,
+    Volumes,
+    VolumeUsage,
+    WatchDependencies,
+)
+
+_SILENT = 'its guest agent does not answer'
+#: Measuring the own space of an image reads the map of all its objects.
+_MEASURED_EVERY_SEC = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicaLook:
+    """What was seen of a replica.
+
+    :param status: None: its agent did not answer
+    :param usage: of its volume; None: it was not asked for, or is unknown
+    :param volume_error: why its data is lost; None: it is not, or that is unknown
+    """
+
+    record: ReplicaRecord
+    status: ReplicationStatus | None
+    usage: VolumeUsage | None = None
+    volume_error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A source and its replicas. A volume is None where it is unknown.
+
+    :param volumes: the volumes of all of them, by instance
+    """
+
+    source_id: str
+    replicas: Sequence[ReplicaRecord]
+    volumes: Mapping[str, str | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupLook:
+    """What one look at a source and its replicas has shown.
+
+    :param source: None: its agent did not answer
+    """
+
+    source_id: str
+    source: ReplicationStatus | None
+    replicas: Sequence[ReplicaLook]
+
+
+class Usages:
+    """The measured usage of volumes, each not measured often; threads may share it.
+
+    :param clock: seconds
+    """
+
+    def __init__(self, volumes: Volumes, clock: Callable[[], float]):
+        self._volumes = volumes
+        self._clock = clock
+        self._measured: dict[str, tuple[float, VolumeUsage | None]] = {}
+
+    def find(self, volume_id: str) -> VolumeUsage | None:
+        """Return the usage of a volume, at most 10 minutes old; None: it is on no tier.
+
+        :raises TroveCephError: it cannot be measured; the next call tries it again
+        """
+        at, usage = self._measured.get(volume_id, (None, None))
+        now = self._clock()
+        if at is None or now - at >= _MEASURED_EVERY_SEC:
+            usage = self._volumes.find_usage(volume_id, True)
+            self._measured[volume_id] = now, usage
+        return usage
+
+    def forget_others(self, volume_ids: Collection[str | None]) -> None:
+        """Forget the volumes that are no longer in use."""
+        for volume_id in self._measured.keys() - set(volume_ids):
+            self._measured.pop(volume_id, None)
+
+
+def look(deps: WatchDependencies, usages: Usages, group: Group) -> GroupLook:
+    """Look at the replicas of a source, and then at the source.
+
+    It takes some seconds for each agent that is silent, and longer where Ceph does not answer.
+    """
+    statuses = {one.instance_id: _ask(deps.agents, one.instance_id) for one in group.replicas}
+    source = _ask(deps.agents, group.source_id)
+    looks = []
+    for record in group.replicas:
+        status = statuses[record.instance_id]
+        usage, volume_error = _examine(deps.volumes, usages, group, record, status)
+        looks.append(ReplicaLook(record, status, usage, volume_error))
+    return GroupLook(group.source_id, source, looks)
+
+
+def _ask(agents: Agents, instance_id: str) -> ReplicationStatus | None:
+    try:
+        return agents.status(instance_id)
+    except exceptions.GuestUnavailableError:
+        return None
+
+
+def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation:
+    """Return what a look shows of a replica, with what is known from before where it shows less."""
+    record, status = found.record, found.status
+    lag_transactions = errant = None
+    if status is not None and source is not None and not _follows_another(status, source):
+        lag_transactions = (source.gtid_executed - status.gtid_executed).count
+        errant = str(status.gtid_executed - source.gtid_executed)
+    known = found.usage
+    return Observation(
+        is_replicating=None if status is None else status.is_replicating,
+        lag_sec=None if status is None else status.lag_sec,
+        lag_transactions=lag_transactions,
+        errant=errant,
+        source_executed=record.source_executed if source is None else str(source.gtid_executed),
+        replication_error=found.volume_error or _why_not_replicating(status, source),
+        own_bytes=(
+            record.own_bytes if known is None or known.own_bytes is None else known.own_bytes
+        ),
+        clone_depth=record.clone_depth if known is None else known.clone_depth,
+    )
+
+
+def _follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bool:
+    """Return whether a replica follows another server than its source, as during a promotion."""
+    return status.source_uuid not in ('', source.server_uuid)
+
+
+def _why_not_replicating(
+    status: ReplicationStatus | None, source: ReplicationStatus | None
+) -> str | None:
+    if status is None:
+        return _SILENT
+    if not status.is_replica:
+        return 'it follows no source'
+    if source is not None and _follows_another(status, source):
+        return 'it follows another server than its source'
+    if status.sql_error or status.io_error:
+        return status.sql_error or status.io_error
+    if status.io_state == ThreadState.CONNECTING:
+        return 'it is connecting to its source'
+    return None if status.is_replicating else 'its replication was stopped'
+
+
+def _examine(
+    volumes: Volumes,
+    usages: Usages,
+    group: Group,
+    record: ReplicaRecord,
+    status: ReplicationStatus | None,
+) -> tuple[VolumeUsage | None, str | None]:
+    """Return the usage of a replica's volume, and why its data is lost; None: not known.
+
+    The volume of a replica that works is measured. Of any other, it matters whether it exists.
+    """
+    volume_id = group.volumes.get(record.instance_id)
+    if volume_id is None:
+        return None, None
+    works = status is not None and status.is_replicating
+    try:
+        return usages.find(volume_id) if works else volumes.find_usage(volume_id, False), None
+    except exceptions.NotFoundError:
+        return None, None if works else 'its volume does not exist any more'
+    except exceptions.CephUnreachableError:
+        if works or not _answers(volumes, group.volumes.get(group.source_id)):
+            return None, None
+        return None, 'its volume does not answer, although that of its source does'
+    except exceptions.TroveCephError:
+        return None, None
+
+
+def _answers(volumes: Volumes, volume_id: str | None) -> bool:
+    """Return whether Ceph answers about a volume, which shows that it works at all."""
+    if volume_id is None:
+        return False
+    try:
+        return volumes.find_usage(volume_id, False) is not None
+    except exceptions.TroveCephError:
+        return False

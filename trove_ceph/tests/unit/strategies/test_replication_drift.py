@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a look at a replica shows, and which replicas get a fresh clone for it."""
+
+import dataclasses
+import datetime
+
+from oslo_utils import units
+from oslotest import base
+
+from trove_ceph.db.replica_record import (
+    Cause,
+    ReplicaRecord,
+    ReplicaState,
+    ReplicationPolicy,
+    Requester,
+)
+from trove_ceph.strategies.replication import drift, observation
+from trove_ceph.strategies.replication.observation import ReplicaLook
+from trove_ceph.strategies.replication.replication_types import ThreadState
+from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, WatchSettings
+from trove_ceph.tests.unit.strategies.replication_watch_world import (
+    OTHER_SERVER,
+    executed,
+    replica_status,
+    source_status,
+)
+
+NOW = datetime.datetime(2026, 1, 10)
+HOUR = datetime.timedelta(hours=1)
+LIMITS = drift.Limits(True, every_hours=24, max_own_percent=50, max_lag_sec=600)
+NO_LIMITS = drift.Limits(False, 0, 0, 0)
+USAGE = VolumeUsage(10 * units.Gi, 1, units.Gi)
+ERRANT = f'{OTHER_SERVER}:1-2'
+
+
+def record(instance_id='r', source_id='s', **values):
+    return ReplicaRecord(
+        instance_id=instance_id,
+        project_id='p',
+        source_id=source_id,
+        state=values.pop('state', ReplicaState.FOLLOWING),
+        created_at=NOW,
+        updated_at=NOW,
+        **{'cloned_at': NOW - HOUR} | values,
+    )
+
+
+def find(look, limits=LIMITS, lag_before_sec=None, source=None):
+    source = source or source_status()
+    return drift.find_drift(look, observation.observe(look, source), limits, lag_before_sec, NOW)
+
+
+def broken(**values):
+    """Return a look at a replica with other values of its status."""
+    return ReplicaLook(record(), replica_status(**values), USAGE)
+
+
+#: What was seen, the expected cause, and a part of the reason.
+CASES = (
+    ('works', broken(), None, ''),
+    ('silent', ReplicaLook(record(), None, USAGE), None, ''),
+    ('connecting', broken(io_state=ThreadState.CONNECTING, io_error_number=2003), None, ''),
+    ('stopped on purpose', broken(sql_state=ThreadState.OFF, io_state=ThreadState.OFF), None, ''),
+    (
+        'errant unknown',
+        broken(source_uuid=OTHER_SERVER, gtid_executed=executed(9, ERRANT)),
+        None,
+        '',
+    ),
+    ('lost', ReplicaLook(record(), None, None, 'it is gone'), Cause.VOLUME, 'it is gone'),
+    ('no replica', broken(is_replica=False), Cause.BROKEN, 'it follows no source'),
+    (
+        'applier',
+        broken(sql_state=ThreadState.OFF, sql_error_number=1062, sql_error='Duplicate entry'),
+        Cause.BROKEN,
+        'stopped: Duplicate entry',
+    ),
+    (
+        'purged',
+        broken(io_state=ThreadState.OFF, io_error_number=13114, io_error='purged'),
+        Cause.PURGED,
+        'does not have what it must receive: purged',
+    ),
+    (
+        'refused user',
+        broken(io_state=ThreadState.CONNECTING, io_error_number=1045, io_error='denied'),
+        Cause.BROKEN,
+        'refuses it: denied',
+    ),
+    ('errant', broken(gtid_executed=executed(9, ERRANT)), Cause.ERRANT, ERRANT),
+    (
+        'ahead of its source',
+        broken(gtid_executed=executed(101)),
+        Cause.ERRANT,
+        'that its source does not have',
+    ),
+    (
+        'old',
+        ReplicaLook(record(cloned_at=NOW - 24 * HOUR), replica_status()),
+        Cause.AGE,
+        '24 h old',
+    ),
+    ('not old yet', ReplicaLook(record(cloned_at=NOW - 23 * HOUR), replica_status()), None, ''),
+    ('old, no clone', ReplicaLook(record(cloned_at=None), replica_status()), None, ''),
+    ('old and silent', ReplicaLook(record(cloned_at=NOW - 30 * HOUR), None), Cause.AGE, '30 h'),
+    (
+        'grown',
+        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 1, 6 * units.Gi)),
+        Cause.GROWTH,
+        'does not share 6.0 GiB with its source; 50 %',
+    ),
+    (
+        'grown up to the limit',
+        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 1, 5 * units.Gi)),
+        None,
+        '',
+    ),
+    (
+        'flattened',
+        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 0, 9 * units.Gi)),
+        None,
+        '',
+    ),
+    (
+        'most urgent first',
+        ReplicaLook(
+            record(cloned_at=NOW - 99 * HOUR),
+            replica_status(is_replica=False, gtid_executed=executed(1, ERRANT)),
+            USAGE,
+            'it is gone',
+        ),
+        Cause.VOLUME,
+        'gone',
+    ),
+)
+
+
+class DriftTest(base.BaseTestCase):
+    def test_each_case(self):
+        for name, look, cause, reason in CASES:
+            found = find(look)
+            self.assertEqual(cause, found and found.cause, name)
+            self.assertIn(reason, found.reason if found else '', name)
+
+    def test_each_cause_but_those_of_other_tests_has_a_case(self):
+        self.assertEqual(
+            set(Cause) - {Cause.REQUEST, Cause.LAG}, {cause for _, _, cause, _ in CASES if cause}
+        )
+
+    def test_without_limits_nothing_drifts(self):
+        for name, look, _cause, _reason in CASES:
+            self.assertIsNone(find(look, NO_LIMITS, 1.0), name)
+
+    def test_lag(self):
+        for lag_sec, before_sec, is_expected in (
+            (601.0, 600.0, True),
+            (601.0, 601.0, False),
+            (601.0, 700.0, False),
+            (601.0, None, False),
+            (600.0, 0.0, False),
+            (None, 0.0, False),
+        ):
+            found = find(broken(lag_sec=lag_sec), lag_before_sec=before_sec)
+            self.assertEqual(is_expected, found is not None, (lag_sec, before_sec))
+            if found:
+                self.assertIs(Cause.LAG, found.cause)
+                self.assertIn('601 s behind its source', found.reason)
+
+    def test_a_long_list_of_errant_transactions_is_shortened(self):
+        other = ':'.join(str(number) for number in range(1, 1000, 2))
+        found = find(broken(gtid_executed=executed(9, f'{OTHER_SERVER}:{other}')))
+        self.assertLess(len(found.reason), 300)
+
+    def test_a_policy_takes_precedence_over_the_options(self):
+        settings = WatchSettings(
+            reprovision_broken=False, reprovision_every_hours=1, max_own_percent=2, max_lag_sec=3
+        )
+        self.assertEqual(drift.Limits(False, 1, 2, 3), drift.limits_of(None, settings))
+        policy = ReplicationPolicy('s', NOW, NOW)
+        self.assertEqual(drift.Limits(False, 1, 2, 3), drift.limits_of(policy, settings))
+        policy = dataclasses.replace(
+            policy, reprovision_every_hours=0, max_own_percent=8, max_lag_sec=9
+        )
+        self.assertEqual(drift.Limits(False, 0, 8, 9), drift.limits_of(policy, settings))
+
+
+class ChooseTest(base.BaseTestCase):
+    def choose(self, candidates, others=(), **settings):
+        found = [drift.Candidate(one, drift.Drift(cause, 'why')) for one, cause in candidates]
+        records = [*(one for one, _cause in candidates), *others]
+        chosen = drift.choose(found, records, WatchSettings(**settings), NOW)
+        return [one.record.instance_id for one in chosen]
+
+    def test_the_most_urgent_come_first(self):
+        candidates = [
+            (record('a', 's-a'), Cause.GROWTH),
+            (record('b', 's-b'), Cause.AGE),
+            (record('c', 's-c'), Cause.VOLUME),
+        ]
+        self.assertEqual(['c', 'b'], self.choose(candidates))
+        self.assertEqual(['c', 'b', 'a'], self.choose(candidates, reprovisionings_at_once=9))
+        self.assertEqual([], self.choose(candidates, reprovisionings_at_once=0))
+
+    def test_one_at_a_time_for_each_source(self):
+        candidates = [(record('a'), Cause.AGE), (record('b'), Cause.AGE)]
+        self.assertEqual(['a'], self.choose(candidates))
+        busy = record('c', state=ReplicaState.CLONING, requested_by=Requester.TENANT)
+        self.assertEqual([], self.choose(candidates, [busy]))
+
+    def test_requests_of_others_do_not_count_towards_the_limit_of_the_cloud(self):
+        candidates = [(record('a'), Cause.AGE)]
+        for requester, expected in ((Requester.TENANT, ['a']), (Requester.POLICY, [])):
+            others = [
+                record(name, name, state=ReplicaState.CATCHING_UP, requested_by=requester)
+                for name in ('x', 'y')
+            ]
+            self.assertEqual(expected, self.choose(candidates, others))
+
+    def test_a_pause_follows_each_reprovisioning_and_doubles_with_each_failure(self):
+        settings = WatchSettings(pause=HOUR)
+        for failures, ended, expected in (
+            (0, None, False),
+            (0, NOW - HOUR, False),
+            (0, NOW - HOUR / 2, True),
+            (1, NOW - HOUR, True),
+            (1, NOW - 2 * HOUR, False),
+            (3, NOW - 7 * HOUR, True),
+            (50, NOW - 23 * HOUR, True),
+            (50, NOW - 24 * HOUR, False),
+        ):
+            one = record(failures=failures, ended_at=ended)
+            self.assertEqual(expected, drift.is_paused(one, settings, NOW), (failures, ended))
+            self.assertEqual([] if expected else ['r'], self.choose([(one, Cause.AGE)]))
+
+
+class ObservationTest(base.BaseTestCase):
+    def test_a_replica_that_works(self):
+        look = ReplicaLook(record(), replica_status(gtid_executed=executed(90)), USAGE)
+        found = observation.observe(look, source_status())
+        self.assertEqual((True, 0.0, 10, ''), dataclasses.astuple(found)[:4])
+        self.assertEqual(str(executed(100)), found.source_executed)
+        self.assertEqual(
+            (None, units.Gi, 1), (found.replication_error, found.own_bytes, found.clone_depth)
+        )
+
+    def test_what_is_unknown_stays_or_is_none(self):
+        known = record(source_executed='x', own_bytes=7, clone_depth=2, lag_transactions=1)
+        found = observation.observe(ReplicaLook(known, None), None)
+        self.assertEqual((None, None, None, None), dataclasses.astuple(found)[:4])
+        self.assertEqual(('x', 7, 2), (found.source_executed, found.own_bytes, found.clone_depth))
+        # The depth is known without a measurement.
+        look = ReplicaLook(known, None, VolumeUsage(1, 4))
+        found = observation.observe(look, None)
+        self.assertEqual((7, 4), (found.own_bytes, found.clone_depth))
+
+    def test_why_a_replica_does_not_replicate(self):
+        for look, expected in (
+            (broken(), None),
+            (ReplicaLook(record(), None), 'its guest agent does not answer'),
+            (ReplicaLook(record(), None, None, 'it is gone'), 'it is gone'),
+            (broken(is_replica=False), 'it follows no source'),
+            (broken(source_uuid=OTHER_SERVER), 'it follows another server than its source'),
+            (broken(sql_error='a', io_error='b'), 'a'),
+            (broken(io_error='b', io_state=ThreadState.CONNECTING), 'b'),
+            (broken(io_state=ThreadState.CONNECTING), 'it is connecting to its source'),
+            (broken(io_state=ThreadState.OFF), 'its replication was stopped'),
+        ):
+            found = observation.observe(look, source_status())
+            self.assertEqual(expected, found.replication_error)

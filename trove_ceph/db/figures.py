@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of warm guests and of replacements of servers, for a monitoring system."""
+"""Figures of warm guests, replacements of servers and replicas, for a monitoring system."""
 
 import collections
 import dataclasses
@@ -18,6 +18,7 @@ from trove_ceph.db.replacement_record import (
     ReplacementState,
     RequestedBy,
 )
+from trove_ceph.db.replica_record import Cause, ReplicaState
 from trove_ceph.db.transactions import Transactions
 
 #: Replacements that ended within it have their durations among the figures.
@@ -49,6 +50,31 @@ class Figures:
     replacements: Mapping[tuple[ReplacementKind, RequestedBy, ReplacementState], int]
     replacement_sec: Mapping[ReplacementKind, Sequence[float]]
     oldest_open_sec: Mapping[ReplacementKind, float]
+    replicas: 'ReplicaFigures'
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicaFigures:
+    """Figures of the replicas at one time; those that are not known are left out.
+
+    :param counts: number of replicas by state, also if it is 0
+    :param not_replicating: number of replicas that follow a source in vain, or whose agents do not
+        answer, by their last look
+    :param lag_sec: seconds by which each is behind its source
+    :param clone_age_sec: age in seconds of the clone of each
+    :param own_bytes: space of all that they do not share with their sources
+    :param reprovisioned: number of replicas whose last re-provisioning was completed recently, by
+        its cause, also if it is 0
+    :param failed: number of replicas whose last re-provisioning has failed
+    """
+
+    counts: Mapping[ReplicaState, int]
+    not_replicating: int
+    lag_sec: Sequence[float]
+    clone_age_sec: Sequence[float]
+    own_bytes: int
+    reprovisioned: Mapping[Cause, int]
+    failed: int
 
 
 def read(transactions: Transactions) -> Figures:
@@ -68,6 +94,7 @@ def read(transactions: Transactions) -> Figures:
             replacements=_replacement_counts(session),
             replacement_sec=_replacement_sec(session, now),
             oldest_open_sec=_oldest_open_sec(session, now),
+            replicas=_replica_figures(session, now),
         )
 
 
@@ -142,3 +169,30 @@ def _oldest_open_sec(
     for kind, created_at in session.execute(query):
         found[ReplacementKind(kind)] = (now - created_at).total_seconds()
     return found
+
+
+def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFigures:
+    row = tables.ReplicaRow
+    columns = (row.state, row.is_replicating, row.lag_sec, row.cloned_at, row.own_bytes)
+    query = sa.select(*columns, row.observed_at, row.last_cause, row.reprovisioned_at, row.failures)
+    found = session.execute(query).all()
+    states = collections.Counter(ReplicaState(one.state) for one in found)
+    causes = collections.Counter(
+        Cause(one.last_cause)
+        for one in found
+        if one.last_cause is not None and one.reprovisioned_at >= now - RECENT
+    )
+    following = [one for one in found if one.state == str(ReplicaState.FOLLOWING)]
+    return ReplicaFigures(
+        counts={state: states[state] for state in ReplicaState},
+        not_replicating=sum(
+            one.observed_at is not None and not one.is_replicating for one in following
+        ),
+        lag_sec=[one.lag_sec for one in found if one.lag_sec is not None],
+        clone_age_sec=[
+            (now - one.cloned_at).total_seconds() for one in found if one.cloned_at is not None
+        ],
+        own_bytes=sum(one.own_bytes or 0 for one in found),
+        reprovisioned={cause: causes[cause] for cause in Cause},
+        failed=sum(one.failures > 0 for one in found),
+    )

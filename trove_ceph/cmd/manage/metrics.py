@@ -3,7 +3,7 @@
 
 import argparse
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import prometheus_client
@@ -30,9 +30,14 @@ examples:
     trove-ceph-manage metrics --output /var/lib/node-exporter/trove-ceph.prom
 """
 
+_STATISTICS: Sequence[tuple[str, Callable[[Sequence[float]], float]]] = (
+    ('mean', statistics.fmean),
+    ('max', max),
+)
+
 
 class Metrics(base.Command):
-    """Print metrics of warm guests and of replacements of servers, for Prometheus.
+    """Print metrics of warm guests, replacements of servers and replicas, for Prometheus.
 
     They are computed from trove_ceph's tables; run the command on one host only. No label has the
     id or the name of an instance or a project.
@@ -111,6 +116,46 @@ class _Collector:
             ('kind',),
             {(kind,): seconds for kind, seconds in found.oldest_open_sec.items()},
         )
+        yield from _of_replicas(found.replicas)
+
+
+def _of_replicas(found: 'figures.ReplicaFigures') -> Iterator[core.Metric]:
+    counts = {(state,): count for state, count in found.counts.items()}
+    yield _gauge('trove_ceph_replicas', 'Replicas.', ('state',), counts)
+    yield _gauge(
+        'trove_ceph_replicas_not_replicating',
+        'Replicas that do not replicate by their last look, without those being re-provisioned.',
+        (),
+        {(): found.not_replicating},
+    )
+    for name, text, seconds in (
+        ('lag', 'Time by which replicas are behind their sources.', found.lag_sec),
+        ('clone_age', 'Age of the clones of replicas.', found.clone_age_sec),
+    ):
+        yield _gauge(
+            f'trove_ceph_replica_{name}_seconds',
+            text,
+            ('statistic',),
+            {(statistic,): compute(seconds) for statistic, compute in _STATISTICS if seconds},
+        )
+    yield _gauge(
+        'trove_ceph_replica_own_bytes',
+        'Space of all replicas that they do not share with their sources, before replication.',
+        (),
+        {(): found.own_bytes},
+    )
+    yield _gauge(
+        'trove_ceph_replica_reprovisionings',
+        'Replicas whose last re-provisioning was completed within the last day.',
+        ('cause',),
+        {(cause,): count for cause, count in found.reprovisioned.items()},
+    )
+    yield _gauge(
+        'trove_ceph_replica_reprovisionings_failed',
+        'Replicas whose last re-provisioning has failed.',
+        (),
+        {(): found.failed},
+    )
 
 
 def _gauge(
@@ -134,6 +179,6 @@ def _durations(
         {
             (key, statistic): compute(each)
             for key, each in seconds.items()
-            for statistic, compute in (('mean', statistics.fmean), ('max', max))
+            for statistic, compute in _STATISTICS
         },
     )

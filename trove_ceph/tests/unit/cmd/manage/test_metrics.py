@@ -4,9 +4,12 @@ import datetime
 import fixtures
 from prometheus_client import parser
 
-from trove_ceph.db import guests, transactions
+from trove_ceph.db import guests, replicas, transactions
+from trove_ceph.db.claims import Claimant
 from trove_ceph.db.guest_record import PoolKey
 from trove_ceph.db.replacement_record import ReplacementState, RequestedBy
+from trove_ceph.db.replica_record import Cause, Observation, Requester
+from trove_ceph.db.replica_states import Event
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import guest_helpers, replacement_helpers
 from trove_ceph.tests.unit.db.guest_helpers import POOL, SECOND
@@ -125,7 +128,47 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             for sample in family.samples
             for name in sample.labels
         }
-        self.assertEqual({'pool', 'state', 'outcome', 'kind', 'requested_by'}, labels)
+        self.assertEqual({'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause'}, labels)
+
+    def test_replicas(self):
+        store = replicas.ReplicaStore(transactions.Transactions(self.facade, lambda: self.now))
+        now, hour = self.now, datetime.timedelta(hours=1)
+        for name, age in (('one', 3), ('two', 1), ('three', 1)):
+            self.trove.add(name)
+            store.register(name, 'p', 's', f'v-{name}', now - age * hour)
+        store.observe('one', Observation(True, 1.5, own_bytes=2**20))
+        store.observe('two', Observation(False, own_bytes=2**20))
+        store.request('one', Requester.POLICY, 'why', Cause.AGE)
+        claim = store.claim('one', Claimant('x'))
+        for event in (Event.CLONE, Event.EXCHANGE, Event.EXCHANGED):
+            store.advance(claim, event)
+        store.complete(claim)
+        store.request('three', Requester.TENANT, 'why')
+        store.fail(store.claim('three', Claimant('x')), 'no space')
+        store.request('three', Requester.TENANT, 'why')
+        found = self.samples()
+        name = 'trove_ceph_replica'
+        for key, value in (
+            ((f'{name}s', 'following'), 2),
+            ((f'{name}s', 'requested'), 1),
+            ((f'{name}s', 'returning'), 0),
+            ((f'{name}s_not_replicating',), 1),
+            ((f'{name}_lag_seconds', 'max'), 1.5),
+            ((f'{name}_own_bytes',), 2**21),
+            ((f'{name}_reprovisionings', 'age'), 1),
+            ((f'{name}_reprovisionings', 'request'), 0),
+            ((f'{name}_reprovisionings_failed',), 1),
+        ):
+            self.assertEqual(value, found[key], key)
+        # The command reads the clock of the database.
+        age_sec = found[f'{name}_clone_age_seconds', 'max']
+        self.assertGreaterEqual(age_sec, 3 * 3600)
+        self.assertLess(age_sec, 5 * 3600)
+
+    def test_without_replicas(self):
+        found = self.samples()
+        self.assertEqual(0, found['trove_ceph_replicas', 'following'])
+        self.assertEqual([], [one for one in found if 'lag_seconds' in one[0]])
 
     def test_writes_a_file(self):
         path = self.useFixture(fixtures.TempDir()).join('trove-ceph.prom')

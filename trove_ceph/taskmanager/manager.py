@@ -51,6 +51,7 @@ from trove_ceph.taskmanager import (
     replacement_factory,
     replication,
     replication_factory,
+    replication_watch,
     warm_guests,
     warm_resize,
 )
@@ -143,6 +144,9 @@ class Manager(manager.Manager):
         )
         self._replication = replication.Replication(self._replication_deps, self._find_warm_guests)
         self._failover_thread = failover.FailoverThread(CONF, self._deps)
+        self._replication_watch = replication_watch.ReplicationWatchThread(
+            CONF, self._deps, lambda: replication_factory.make_agents(CONF, self.admin_context)
+        )
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
@@ -337,6 +341,7 @@ class Manager(manager.Manager):
         self._guest_background.start()
         self._replacement_background.start()
         self._failover_thread.start()
+        self._replication_watch.start()
 
     def _cancel_replacement(self, instance_id: str) -> None:
         """Return when the server of an instance that is being deleted is not replaced any more."""

@@ -41,6 +41,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager = manager.Manager()
         self.manager._recovery_threads = worlds.AtOnce()
         self.manager._guest_background.start = lambda: None
+        self.manager._replication_watch.start = lambda: None
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
 
     def patch(self, name, value):
@@ -301,6 +302,13 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._background.start = lambda: None
         self.manager._start_threads()
         self.assertEqual(['round'] * 2, rounds)
+
+    def test_watches_replicas(self):
+        started = []
+        self.manager._replication_watch.start = lambda: started.append('watch')
+        self.manager._background.start = lambda: None
+        self.manager._start_threads()
+        self.assertEqual(['watch'], started)
 
     def test_refuses_unknown_pools(self):
         CONF.set_override('pools', ['mysql'], 'trove_ceph_guests')

@@ -51,7 +51,12 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.manager._replacement_store = self
-        for thread in ('_background', '_guest_background', '_replacement_background'):
+        for thread in (
+            '_background',
+            '_guest_background',
+            '_replacement_background',
+            '_replication_watch',
+        ):
             getattr(self.manager, thread).start = lambda: None
         self.set_pools(['mysql/9.7:large'])
         self.record = test_replaced_instance.record(self.world.instance.id)

@@ -24,7 +24,7 @@ exit status:
 """
 _EXAMPLES = """\
 examples:
-  List all replicas; those that do not replicate, or whose last look is old; in JSON:
+  List all replicas; those that do not replicate; all in JSON:
     trove-ceph-manage replicas list
     trove-ceph-manage replicas list --broken
     trove-ceph-manage replicas list -f json

@@ -66,7 +66,7 @@ class Cause(enum.StrEnum):
 class Observation:
     """What the last look at a replica has found. None: it is not known.
 
-    :param is_replicating: it receives and applies transactions
+    :param is_replicating: it receives and applies transactions; False too if its data are lost
     :param lag_sec: seconds by which it is behind its source
     :param lag_transactions: transactions of the source that it has not applied
     :param errant: the GTIDs of transactions that its source does not have; empty: there are none

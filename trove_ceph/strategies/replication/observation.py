@@ -122,7 +122,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         errant = str(status.gtid_executed - source.gtid_executed)
     known = found.usage
     return Observation(
-        is_replicating=None if status is None else status.is_replicating,
+        is_replicating=_is_replicating(found),
         lag_sec=None if status is None else status.lag_sec,
         lag_transactions=lag_transactions,
         errant=errant,
@@ -140,6 +140,12 @@ def _follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bo
     return status.source_uuid not in ('', source.server_uuid)
 
 
+def _is_replicating(found: ReplicaLook) -> bool | None:
+    if found.volume_error is not None:
+        return False
+    return None if found.status is None else found.status.is_replicating
+
+
 def _why_not_replicating(
     status: ReplicationStatus | None, source: ReplicationStatus | None
 ) -> str | None:
@@ -149,11 +155,18 @@ def _why_not_replicating(
         return 'it follows no source'
     if source is not None and _follows_another(status, source):
         return 'it follows another server than its source'
-    if status.sql_error or status.io_error:
-        return status.sql_error or status.io_error
+    if status.sql_error:
+        return _numbered(status.sql_error_number, status.sql_error)
+    if status.io_error:
+        return _numbered(status.io_error_number, status.io_error)
     if status.io_state == ThreadState.CONNECTING:
         return 'it is connecting to its source'
     return None if status.is_replicating else 'its replication was stopped'
+
+
+def _numbered(number: int, error: str) -> str:
+    # MySQL leaves the number out of the text when the replica cannot connect.
+    return f'error {number}: {error}' if number else error
 
 
 def _examine(

@@ -253,6 +253,12 @@ class ObservationTest(base.BaseTestCase):
         found = observation.observe(look, None)
         self.assertEqual((7, 4), (found.own_bytes, found.clone_depth))
 
+    def test_a_replica_whose_data_are_lost_does_not_replicate(self):
+        for status in (None, broken().status):
+            look = ReplicaLook(record(), status, None, 'it is gone')
+            found = observation.observe(look, source_status())
+            self.assertIs(False, found.is_replicating)
+
     def test_why_a_replica_does_not_replicate(self):
         for look, expected in (
             (broken(), None),
@@ -260,8 +266,12 @@ class ObservationTest(base.BaseTestCase):
             (ReplicaLook(record(), None, None, 'it is gone'), 'it is gone'),
             (broken(is_replica=False), 'it follows no source'),
             (broken(source_uuid=OTHER_SERVER), 'it follows another server than its source'),
-            (broken(sql_error='a', io_error='b'), 'a'),
-            (broken(io_error='b', io_state=ThreadState.CONNECTING), 'b'),
+            (broken(sql_error='a', io_error='b', sql_error_number=1062), 'error 1062: a'),
+            (broken(sql_error='a', sql_error_number=0), 'a'),
+            (
+                broken(io_error='b', io_error_number=2003, io_state=ThreadState.CONNECTING),
+                'error 2003: b',
+            ),
             (broken(io_state=ThreadState.CONNECTING), 'it is connecting to its source'),
             (broken(io_state=ThreadState.OFF), 'its replication was stopped'),
         ):

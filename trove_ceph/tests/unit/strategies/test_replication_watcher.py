@@ -209,7 +209,7 @@ class DriftTest(WatcherTestCase):
         self.world.statuses['s'] = None
         self.run_rounds(10)
         self.assertEqual({}, self.world.requested())
-        self.assertEqual('Duplicate', self.world.store.find('r-0').replication_error)
+        self.assertEqual('error 1062: Duplicate', self.world.store.find('r-0').replication_error)
 
     def test_the_last_known_transactions_of_a_source_are_kept(self):
         self.start()

@@ -3,10 +3,11 @@
 
 It only delegates: to :mod:`data_volume` for the volume, :mod:`tuning` for sizes, :mod:`quiesce` for
 backups, :mod:`restored_server` for the first start on a backup's data, :mod:`moved_server` for the
-first start on another server's volume, :mod:`volume_watch` for the end of a server that lost its
-volume, and to Trove for the rest.
+first start on another server's volume, :mod:`replication` for replicas, :mod:`volume_watch` for the
+end of a server that lost its volume, and to Trove for the rest.
 """
 
+import contextlib
 import inspect
 import os
 import socket
@@ -27,7 +28,11 @@ from trove_ceph.guestagent import (
     backup_settings,
     moved_server,
     quiesce,
+    read_only,
+    replication,
+    replication_status,
     restored_server,
+    semi_sync,
     server,
     server_config,
     server_status,
@@ -48,6 +53,10 @@ _SNAPSHOT_SEC = 30
 _UNMOUNT_SEC = 10
 # The command's time limit, and some more.
 _UNMOUNT_TIMEOUT_SEC = 120
+_STATUS_TIMEOUT_SEC = 10
+
+# The certificates are of the volume, as the users that require them are.
+_OF_A_START = {'apply_overrides': False, 'is_startup': True}
 
 #: Value of ``registry_ext`` for the datastore versions of this manager.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
@@ -74,9 +83,13 @@ class Manager(mysql_manager.Manager):
         self._trimmer = volume_trim.VolumeTrimmer(self._volume, CONF.trove_ceph.trim_interval_sec)
         self._watch = volume_watch.VolumeWatch(self._start_watch)
         self._settings_history = settings_history.SettingsHistory()
-        self._background_start = moved_server.BackgroundStart(
-            lambda: bool(self.status.is_installed) and self.app.accepts_clients()
-        )
+        self._background_start = moved_server.BackgroundStart(self._is_serving)
+        self._replication = replication.CloneReplication()
+
+    @property
+    def replication(self):
+        """The strategy of replicas, also of instances that were created with another one."""
+        return self._replication
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance as Trove does, unless its volume has a backup's data.
@@ -97,13 +110,27 @@ class Manager(mysql_manager.Manager):
         self.app.set_data_dir(data_dir)
         self.app.configuration_manager.reset_configuration(given['config_contents'])
         self.app.update_overrides(given['overrides'])
-        restored_server.RestoredServer(self.app, data_dir).start(
-            given.get('ds_version'), self.get_start_db_params(data_dir)
-        )
+        self._start_clone(given.get('ds_version'), data_dir, snapshot)
         if self.adm.is_root_enabled():
             self.status.report_root(context)
-        if snapshot:
-            self.attach_replica(context, snapshot, snapshot['config'])
+
+    def _start_clone(self, ds_version, data_dir, replica_info):
+        """Start the server with a new identity; one that becomes a replica follows its source."""
+        others: tuple[str, ...] = ()
+        if replica_info:
+            if 'cert_container' in replica_info:
+                self.enable_ssl_certificate(
+                    *(replica_info['ssl_mode'], replica_info['cert_container']),
+                    **_OF_A_START,
+                )
+            # It must refuse writes before the first client comes.
+            read_only.configure_replica(self.app)
+            others = read_only.FIRST_START
+        restored_server.RestoredServer(self.app, data_dir, others).start(
+            ds_version, self.get_start_db_params(data_dir)
+        )
+        if replica_info:
+            self.replication.connect_to_master(self.app, replica_info)
 
     def rebuild(self, context, ds_version, config_contents=None, config_overrides=None):
         """Start the server on the volume of this instance, whose root disk is new."""
@@ -121,12 +148,37 @@ class Manager(mysql_manager.Manager):
         """
         return self._background_start.request(
             replacement_id,
-            lambda: self._start_moved_server(ds_version, config_contents, config_overrides),
+            lambda: self._start_in_background(ds_version, config_contents, config_overrides),
         )
 
-    def _start_moved_server(self, ds_version, config_contents, config_overrides):
+    def start_replica(
+        self,
+        context,
+        request_id,
+        ds_version,
+        config_contents,
+        config_overrides,
+        replica_info,
+    ):
+        """Start the server on a fresh clone of its source, and follow; as start_moved_server."""
+        return self._background_start.request(
+            f'replica-{request_id}',
+            lambda: self._start_replica(
+                request_id, ds_version, config_contents, config_overrides, replica_info
+            ),
+            lambda: self.replication.is_done(self.app, request_id) and self._is_serving(),
+        )
+
+    def _start_replica(self, request_id, ds_version, contents, overrides, replica_info):
+        # Docker may have started it, with the identity of the server that was cloned.
+        self.app.stop_db()
+        self._start_in_background(ds_version, contents, overrides, replica_info)
+        self.replication.set_request(self.app, request_id)
+
+    def _start_in_background(self, ds_version, contents, overrides, replica_info=None):
         try:
-            self._start_on_volume(ds_version, config_contents, config_overrides)
+            self.mount_volume(None, write_to_fstab=True)
+            self._start_on_volume(ds_version, contents, overrides, replica_info)
         except Exception as error:
             # From now on, the agent reports the status of a server that the tenant repairs.
             self.status.set_ready()
@@ -134,8 +186,11 @@ class Manager(mysql_manager.Manager):
             message = f'{error}: {reason}' if reason else str(error)
             raise exceptions.ServerFailedError(message) from error
 
-    def _start_on_volume(self, ds_version, config_contents, config_overrides):
-        """Configure and start the server as Trove does, but also if its passwords do not work."""
+    def _start_on_volume(self, ds_version, config_contents, config_overrides, replica_info=None):
+        """Configure and start the server as Trove does, but also if its passwords do not work.
+
+        :param replica_info: of the volume that is a fresh clone; None: it is the instance's own
+        """
         self.status.begin_install()
         self.prepare_error = True
         data_dir = f'{self._volume().mount_point}/data'
@@ -145,15 +200,64 @@ class Manager(mysql_manager.Manager):
             self.app.configuration_manager.reset_configuration(config_contents)
             self.app.update_overrides(config_overrides)
             if self.ssl_mode_at_least(CONF.ssl_mode, ssl.MODE_BASIC):
-                self.enable_ssl_certificate(
-                    CONF.ssl_mode, self._read_ssl_files(), apply_overrides=False, is_startup=True
+                self.enable_ssl_certificate(CONF.ssl_mode, self._read_ssl_files(), **_OF_A_START)
+            if replica_info:
+                self._start_clone(ds_version, data_dir, replica_info)
+            else:
+                moved_server.MovedServer(self.app, data_dir).start(
+                    ds_version, self.get_start_db_params(data_dir)
                 )
-            moved_server.MovedServer(self.app, data_dir).start(
-                ds_version, self.get_start_db_params(data_dir)
-            )
+                self.replication.follow_under_own_identity(self.app)
             self.prepare_error = False
         finally:
             self.status.end_install(error_occurred=self.prepare_error)
+
+    def release_volume(self, context):
+        """Stop the server and unmount the data volume, for another one; idempotent."""
+        self.app.stop_db()
+        self.unmount_volume(context)
+
+    def attach_replica(self, context, replica_info, slave_config, **kwargs):
+        """Have the running server follow a source; Trove's method logs the password."""
+        self.replication.enable_as_slave(self.app, replica_info, slave_config)
+
+    def get_replica_context(self, context, replica_id=None):
+        """Create or renew the user of a replica; return how to follow this server."""
+        answer = self.replication.get_replica_context(self.app, self.adm, replica_id)
+        if self.ssl_mode_at_least(CONF.ssl_mode, ssl.MODE_BASIC):
+            answer |= {'cert_container': self._read_ssl_files(), 'ssl_mode': CONF.ssl_mode}
+        return answer
+
+    def drop_replication_users(self, context, keep_replica_ids):
+        """Drop the replication users of all replicas except of those."""
+        self.replication.drop_users(self.app, keep_replica_ids)
+
+    def get_replication_status(self, context):
+        """Return positions, threads, errors and lag of the server."""
+        with contextlib.closing(self.app.open_connection(_STATUS_TIMEOUT_SEC)) as connection:
+            return replication_status.read(connection)
+
+    def make_read_only(self, context, read_only):
+        """Have the running server refuse or accept writes, also after a restart; idempotent."""
+        self.replication.make_read_only(self.app, read_only)
+
+    def wait_for_gtid(self, context, gtid_set, wait_sec):
+        """Return whether the server executes a GTID set within the time, at most 30 s."""
+        return self.replication.wait_for_gtid(self.app, gtid_set, wait_sec)
+
+    def stop_receiving(self, context):
+        """Have a replica receive no more transactions; it applies what it has received."""
+        self.replication.stop_receiving(self.app)
+
+    def set_semi_sync(self, context, as_source, as_replica, timeout_ms):
+        """Switch semi-synchronous replication on or off, without a restart; idempotent."""
+        semi_sync.switch(self.app, as_source, as_replica, timeout_ms)
+
+    @periodic_task.periodic_task(spacing=10)
+    def resume_replication(self, context):
+        """Start replication that a restart of the server has ended."""
+        if self.status.is_installed and self.status.is_running:
+            self.replication.resume(self.app)
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; idempotent."""
@@ -250,6 +354,9 @@ class Manager(mysql_manager.Manager):
             return
         size_mib = self._volume().size_mib()
         self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * units.Mi)
+
+    def _is_serving(self) -> bool:
+        return bool(self.status.is_installed) and self.app.accepts_clients()
 
     def _volume(
         self, device_path: str | None = None, mount_point: str | None = None

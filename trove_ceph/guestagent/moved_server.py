@@ -120,10 +120,17 @@ class BackgroundStart:
         self._state: str | None = None
         self._error = ''
 
-    def request(self, replacement_id: str, start: Callable[[], None]) -> dict[str, str]:
+    def request(
+        self,
+        replacement_id: str,
+        start: Callable[[], None],
+        is_done: Callable[[], bool] | None = None,
+    ) -> dict[str, str]:
         """Start the server for a replacement unless that was done; do not wait for it.
 
         :param start: starts the server; the text of any exception becomes the error
+        :param is_done: returns whether an agent that was restarted since has started the server for
+            this replacement; by default, a server that serves was started for it
         :returns: ``state``, one of STARTING, SERVING and FAILED; ``error``: why it does not start
         """
         with self._mutex:
@@ -135,7 +142,7 @@ class BackgroundStart:
                     self._state = None
                 return answer
             # An agent that was restarted has forgotten that it started the server.
-            if self._replacement_id is None and self._is_serving():
+            if self._replacement_id is None and (is_done or self._is_serving)():
                 self._replacement_id, self._state = replacement_id, SERVING
                 return _answer(SERVING)
             self._replacement_id, self._state, self._error = replacement_id, STARTING, ''

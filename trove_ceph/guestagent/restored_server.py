@@ -13,6 +13,7 @@ A single start suffices: the server executes the statements before it accepts co
 import contextlib
 import dataclasses
 import posixpath
+from collections.abc import Sequence
 
 import pymysql
 from oslo_log import log as logging
@@ -48,8 +49,11 @@ def new_passwords() -> Passwords:
     return Passwords(*(init_file.new_password() for _ in range(3)))
 
 
-def statements(passwords: Passwords) -> list[str]:
-    """Return the statements that replace the identity of a server; each is idempotent."""
+def statements(passwords: Passwords, others: Sequence[str] = ()) -> list[str]:
+    """Return the statements that replace the identity of a server; each is idempotent.
+
+    :param others: statements that follow; the caller checks whether they were executed
+    """
     remote_accounts = (
         "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host), ' IDENTIFIED BY ', "
         f"QUOTE('{passwords.remote_root}')) "
@@ -65,6 +69,7 @@ def statements(passwords: Passwords) -> list[str]:
         'EXECUTE statement',
         *init_file.account_statements('root', passwords.root),
         *init_file.account_statements(init_file.ADMIN, passwords.admin),
+        *others,
     ]
 
 
@@ -73,11 +78,13 @@ class RestoredServer:
 
     :param app: Trove's application, configured for ``data_dir`` and stopped
     :param data_dir: path of the data directory, the same in the container and on the host
+    :param others: further statements of the first start
     """
 
-    def __init__(self, app: server.MySqlServer, data_dir: str):
+    def __init__(self, app: server.MySqlServer, data_dir: str, others: Sequence[str] = ()):
         self._app = app
         self._data_dir = data_dir
+        self._others = others
 
     def start(self, ds_version: str | None, command: str) -> None:
         """Start the server, which recovers the data, with a new identity.
@@ -90,7 +97,7 @@ class RestoredServer:
         self._remove_server_uuid()
         self._app.save_password('root', passwords.root)
         self._app.save_password(init_file.ADMIN, passwords.admin)
-        with init_file.configured(self._app, statements(passwords), OPTIONS):
+        with init_file.configured(self._app, statements(passwords, self._others), OPTIONS):
             self._app.start_db(ds_version=ds_version, command=command)
             self._verify_identity()
 

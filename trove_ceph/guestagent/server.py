@@ -75,6 +75,17 @@ class MySqlServer(service.MySqlApp):
         )
         return content['client']['password']
 
+    @classmethod
+    def save_password(cls, user, password):
+        """Write a password to its file, and have Trove connect with it from now on.
+
+        Trove keeps a pool of connections with the password that it has read first.
+        """
+        super().save_password(user, password)
+        engine, common_service.ENGINE = common_service.ENGINE, None
+        if engine is not None:
+            engine.dispose()
+
     def get_backup_image(self, ds_version=None):
         """Return the image for stock backups of this instance's present version.
 

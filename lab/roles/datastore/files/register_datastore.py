@@ -13,7 +13,7 @@ from trove_ceph.mysql import tuning
 # The guest agent's manager. Every later update of the version must repeat both:
 # Trove resets omitted options to its defaults.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
-REPL_STRATEGY = 'trove.guestagent.strategies.replication.mysql_gtid.MysqlGTIDReplication'
+REPL_STRATEGY = 'trove_ceph.guestagent.replication.CloneReplication'
 IMAGE_PROPERTIES = {
     'hw_disk_bus': 'virtio',
     'hw_vif_model': 'virtio',

@@ -154,12 +154,14 @@ class ManagerTestCase(base.BaseTestCase):
         done = mock.Mock()
         self.manager.app = self.manager.adm.mysql_app = done.app
         self.manager.status = done.status
-        self.manager.attach_replica = done.attach_replica
+        self.manager._replication = done.replication
         self.manager.adm.is_root_enabled = lambda: facts.pop('root', False)
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove_ceph.guestagent.restored_server.RestoredServer',
-                lambda _app, data_dir: mock.Mock(start=lambda *given: done.start(data_dir, *given)),
+                lambda _app, data_dir, others: mock.Mock(
+                    start=lambda *given: done.start(data_dir, *given, *others)
+                ),
             )
         )
         self.useFixture(
@@ -187,13 +189,6 @@ class ManagerTestCase(base.BaseTestCase):
     def test_restored_server_whose_tenant_had_root(self):
         self.assertEqual(mock.call.status.report_root('context'), self.prepare(root=True)[-1])
 
-    def test_restored_server_that_becomes_a_replica(self):
-        snapshot = {'config': 'of a replica'}
-        self.assertEqual(
-            mock.call.attach_replica('context', snapshot, 'of a replica'),
-            self.prepare(snapshot=snapshot)[-1],
-        )
-
     def test_other_instances_are_prepared_by_trove(self):
         for backup_info in (None, {'id': 'b', 'storage_driver': 'swift'}):
             ((name, arguments, options),) = self.prepare(backup_info=backup_info)
@@ -217,6 +212,7 @@ class ManagerTestCase(base.BaseTestCase):
                 lambda _app, data_dir: mock.Mock(start=lambda *given: done.start(data_dir, *given)),
             )
         )
+        self.manager._replication = done.replication
         pending = []
         self.manager._background_start._run_in_background = pending.append
         try:
@@ -234,12 +230,13 @@ class ManagerTestCase(base.BaseTestCase):
         mock.call.app.update_overrides({'max_connections': 7}),
         mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
     )
+    FOLLOWS = mock.call.replication.follow_under_own_identity(mock.ANY)
     OF_THE_SERVER = ('9.7.4', '[mysqld]', {'max_connections': 7})
 
     def test_rebuilt_server(self):
         _answer, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER)
         ended = mock.call.status.end_install(error_occurred=False)
-        self.assertEqual([*self.STARTED, ended], done)
+        self.assertEqual([*self.STARTED, self.FOLLOWS, ended], done)
 
     def test_rebuilt_server_that_does_not_start(self):
         error, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER, error=RuntimeError())
@@ -255,7 +252,7 @@ class ManagerTestCase(base.BaseTestCase):
         answer, done = self.start_moved()
         self.assertEqual({'state': 'starting', 'error': ''}, answer)
         ended = mock.call.status.end_install(error_occurred=False)
-        self.assertEqual([*self.STARTED, ended], done)
+        self.assertEqual([*self.STARTED, self.FOLLOWS, ended], done)
         answer, done = self.start_moved()
         self.assertEqual(({'state': 'serving', 'error': ''}, []), (answer, done))
 

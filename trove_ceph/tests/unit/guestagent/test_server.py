@@ -232,6 +232,29 @@ class MySqlServerTestCase(base.BaseTestCase):
         )
 
 
+class PasswordTest(base.BaseTestCase):
+    """Trove keeps a pool of connections, with the password of the former volume."""
+
+    def setUp(self):
+        super().setUp()
+        self.done = mock.Mock()
+        for name, value in (
+            (
+                'datastore.service.BaseDbApp.save_password',
+                classmethod(lambda _class, *given: self.done.save(*given)),
+            ),
+            ('datastore.mysql_common.service.ENGINE', self.done.engine),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(f'trove.guestagent.{name}', value))
+
+    def test_new_password_replaces_the_pool(self):
+        for _ in range(2):
+            server.MySqlServer.save_password('root', 'new')
+        saved = mock.call.save('root', 'new')
+        self.assertEqual([saved, mock.call.engine.dispose(), saved], self.done.mock_calls)
+        self.assertIsNone(common_service.ENGINE)
+
+
 class ProbeTestCase(base.BaseTestCase):
     """A server to which the agent connects by its socket."""
 

@@ -21,12 +21,21 @@ from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.guestagent.datastore.mysql_common import service as common_service
+from trove.guestagent.strategies import replication as replication_strategy
+from trove.guestagent.strategies.replication import mysql_base, mysql_gtid
 from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 from trove.instance import models as instance_models
 from trove.instance import service_status
 
-from trove_ceph.guestagent import manager, server, server_config, waiting_messages
+from trove_ceph.guestagent import (
+    manager,
+    read_only,
+    replication,
+    server,
+    server_config,
+    waiting_messages,
+)
 from trove_ceph.tests.unit.trove_adapter import contract
 
 CONF = trove_cfg.CONF
@@ -179,6 +188,60 @@ class ServerTest(contract.ContractTestCase):
     def test_property_that_is_overridden(self):
         for kind in (mysql_service.MySqlApp, server.MySqlServer):
             self.assertIsInstance(kind.configuration_manager, property)
+
+
+class ReplicationTest(contract.ContractTestCase):
+    """Of ``replication``, ``read_only`` and the calls of ``manager`` for them."""
+
+    def test_signatures(self):
+        stock, base = mysql_gtid.MysqlGTIDReplication, mysql_base.MysqlReplicationBase
+        self.assert_signatures(
+            (stock.__init__, ''),
+            (stock.connect_to_master, 'service, master_info'),
+            (base.get_master_ref, 'service, snapshot_info'),
+            (base.get_replica_context, 'service, adm'),
+            (base.enable_as_slave, 'service, master_info, slave_config'),
+            (base.detach_slave, 'service, for_failover'),
+            (base.enable_as_master, 'service, master_config'),
+            (base.demote_master, 'service'),
+            (base.backup_required_for_replication, ''),
+        )
+        self.assertTrue(issubclass(replication.CloneReplication, stock))
+
+    def test_source_is_described_by_its_address(self):
+        self.assert_uses(mysql_base.MysqlReplicationBase.get_master_ref, 'get_my_ipv4', 'get_port')
+
+    def test_calls_of_the_taskmanager(self):
+        stock = mysql_manager.Manager
+        self.assert_signatures(
+            (stock.detach_replica, 'context, for_failover=False'),
+            (stock.get_replica_context, 'context'),
+            (stock.make_read_only, 'context, read_only'),
+            (stock.enable_as_master, 'context, replica_source_config'),
+            (stock.demote_replication_master, 'context'),
+        )
+        for call, used in (
+            (stock.detach_replica, 'detach_slave'),
+            (stock.enable_as_master, 'enable_as_master'),
+            (stock.demote_replication_master, 'demote_master'),
+        ):
+            self.assert_uses(call, 'replication', used)
+        self.assertIsInstance(stock.replication, property)
+
+    def test_strategy_is_loaded_by_its_path(self):
+        path = replication.CloneReplication.__module__
+        found = replication_strategy.get_strategy_cls('CloneReplication', path)
+        self.assertIs(replication.CloneReplication, found)
+
+    def test_overrides_of_a_replica(self):
+        """Trove's own name, so that Trove finds them."""
+        self.assertEqual('slave-replication', common_service.CNF_SLAVE)
+        self.assertEqual('slave-replication', read_only.REPLICA_CHANGE_ID)
+
+    def test_pool_of_connections_is_made_again(self):
+        """It has the password that was read first."""
+        self.assertTrue(hasattr(common_service, 'ENGINE'))
+        self.assert_uses(mysql_service.MySqlApp.get_engine, 'ENGINE')
 
 
 class ConfigurationManagerTest(contract.ContractTestCase):

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replication strategy of the guest: a replica is a clone of its source's volume.
+
+Trove loads :class:`CloneReplication` by ``repl_strategy`` of the datastore version. A clone has the
+position at which it follows in its own ``gtid_executed``, so nothing is dumped and no file tells
+it; and no server is restarted, neither the source nor a replica that changes its source.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymysql
+from oslo_log import log as logging
+from trove.guestagent.strategies.replication import mysql_gtid
+
+from trove_ceph import exceptions, waiting
+from trove_ceph.guestagent import (
+    read_only,
+    replication_status,
+    replication_user,
+    server,
+    server_config,
+)
+
+LOG = logging.getLogger(__name__)
+
+#: The configuration group, ignored by mysqld, with the identity under which the server follows.
+CHANGE_ID = 'replication'
+_SERVER_UUID = 'replica_uuid'
+_REQUEST = 'replica_request'
+
+#: Until a replica has connected to its source.
+CONNECT_TIMEOUT_SEC = 60
+_POLL_SEC = 0.2
+#: A statement that stops replication waits for the transaction that is being applied.
+_TIMEOUT_SEC = 120
+#: Of one wait for transactions.
+MAX_WAIT_SEC = 30
+_RETRY_SEC = 5
+# As good as for ever; MySQL 8.4 and later give up after ten attempts by default.
+_RETRY_COUNT = 2**31 - 1
+_FOLLOW = (
+    'CHANGE REPLICATION SOURCE TO SOURCE_HOST = %s, SOURCE_PORT = %s, SOURCE_USER = %s, '
+    'SOURCE_PASSWORD = %s, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, GET_SOURCE_PUBLIC_KEY = 1, '
+    f'SOURCE_CONNECT_RETRY = {_RETRY_SEC}, SOURCE_RETRY_COUNT = {_RETRY_COUNT}'
+)
+
+
+class CloneReplication(mysql_gtid.MysqlGTIDReplication):
+    """Replication by GTIDs with TLS between servers that are clones of each other.
+
+    Trove's words in the names of methods: a master is a source, a slave is a replica, the service
+    is the application. All methods are safe to repeat.
+
+    :param clock: seconds of a monotonic clock
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        super().__init__()
+        self._clock = clock
+        self._sleep = sleep
+
+    def backup_required_for_replication(self):
+        """Return False: the clone is made by the taskmanager."""
+        return False
+
+    def get_replica_context(self, service, adm, replica_id=None):
+        """Create or renew the replication user of a replica; return how to follow this server.
+
+        :param replica_id: None: a user with a random name
+        :raises UnsafeSettingsError: this server refuses writes
+        """
+        with _cursor(service) as cursor:
+            _check_writable(cursor)
+            user = replication_user.ensure(cursor, replica_id)
+        LOG.info('Replication user %s has a new password', user['name'])
+        return {
+            'master': self.get_master_ref(service, None),
+            'replica_conf': {'log_position': {}, 'replication_user': user},
+        }
+
+    def enable_as_slave(self, service, master_info, slave_config):
+        """Have the running server follow a source, whether it follows another one or none.
+
+        :param slave_config: not used: :mod:`read_only` has the options of a replica
+        :raises NotQuiescedError: a statement that writes does not end; nothing is changed
+        :raises ServerFailedError: the replica cannot connect or cannot apply; the message has
+            MySQL's reason, and the replica continues to try
+        """
+        read_only.become_replica(service)
+        self.connect_to_master(service, master_info)
+
+    def connect_to_master(self, service, master_info):
+        """Change the source of a server that refuses writes already; see enable_as_slave.
+
+        :raises ServerFailedError: as there, or the server accepts writes
+        """
+        source, user = master_info['master'], master_info['replica_conf']['replication_user']
+        LOG.info('Following %s:%s as %s', source['host'], source['port'], user['name'])
+        with _cursor(service) as cursor:
+            if not _refuses_writes(cursor):
+                raise exceptions.ServerFailedError(
+                    'the server accepts writes, so it must not become a replica: see its log for '
+                    'the failed statement of its first start'
+                )
+            cursor.execute('STOP REPLICA')
+            cursor.execute(
+                _FOLLOW, (source['host'], source['port'], user['name'], user['password'])
+            )
+            self._store(service, _find_server_uuid(cursor))
+            cursor.execute('START REPLICA')
+        self._wait_until_connected(service)
+
+    def detach_slave(self, service, for_failover):
+        """Have the server forget its source, without a restart.
+
+        Unlike Trove's method, it drops no user: that would be a transaction of its own.
+
+        :param for_failover: it continues to refuse writes; otherwise it becomes writable
+        :returns: ``replication_user``: the name of its user on the source, None if it had none
+        """
+        with _dict_cursor(service) as cursor:
+            cursor.execute('SHOW REPLICA STATUS')
+            channel = cursor.fetchone() or {}
+            cursor.execute('STOP REPLICA')
+            cursor.execute('RESET REPLICA ALL')
+        service.configuration_manager.remove_system_override(CHANGE_ID)
+        LOG.info('Detached from %s', channel.get('Source_Host') or 'no source')
+        if not for_failover:
+            read_only.become_writable(service)
+        return {'replication_user': channel.get('Source_User') or None}
+
+    def enable_as_master(self, service, master_config):
+        """Have a server that follows no source accept writes, and run its events.
+
+        :param master_config: not used: each server is configured as a source from its first start
+        :raises UnsafeSettingsError: it still follows a source
+        """
+        self._check_has_no_source(service)
+        read_only.become_writable(service)
+
+    def make_read_only(self, service: server.MySqlServer, refuses_writes: bool) -> None:
+        """Have a server that is no replica refuse writes, or accept them again.
+
+        :raises NotQuiescedError: a statement that writes does not end; nothing is changed
+        :raises UnsafeSettingsError: it is to accept writes, and follows a source
+        """
+        if refuses_writes:
+            read_only.refuse_writes(service)
+        else:
+            self.enable_as_master(service, None)
+
+    def demote_master(self, service):
+        """Have a server refuse writes and run no events, as a replica does."""
+        read_only.become_replica(service)
+
+    def _check_has_no_source(self, service: server.MySqlServer) -> None:
+        with _dict_cursor(service) as cursor:
+            cursor.execute('SHOW REPLICA STATUS')
+            channel = cursor.fetchone()
+        if channel:
+            raise exceptions.UnsafeSettingsError(
+                f'the server follows {channel["Source_Host"]}: detach it before it accepts writes'
+            )
+
+    def stop_receiving(self, service: server.MySqlServer) -> None:
+        """Receive no more transactions; those that were received are applied."""
+        with _cursor(service) as cursor:
+            cursor.execute('STOP REPLICA IO_THREAD')
+
+    def wait_for_gtid(self, service: server.MySqlServer, gtid_set: str, wait_sec: int) -> bool:
+        """Return whether the server has executed a GTID set within the time, at most 30 s."""
+        with _cursor(service) as cursor:
+            cursor.execute(
+                'SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)',
+                (gtid_set, max(0.001, min(wait_sec, MAX_WAIT_SEC))),
+            )
+            return cursor.fetchone()[0] == 0
+
+    def drop_users(self, service: server.MySqlServer, keep_replica_ids: list[str]) -> None:
+        """Drop the replication users of all replicas except of those."""
+        with _cursor(service) as cursor:
+            dropped = replication_user.drop_others(cursor, keep_replica_ids)
+        if dropped:
+            LOG.info('Dropped the replication users %s', ', '.join(dropped))
+
+    def resume(self, service: server.MySqlServer) -> bool:
+        """Start replication that a restart of the server has ended; return whether it was started.
+
+        A server on a clone that has not got its own identity yet is left alone: it would follow in
+        the name of the server that was cloned.
+        """
+        server_uuid = self._stored(service).get(_SERVER_UUID)
+        if not server_uuid:
+            return False
+        with _dict_cursor(service) as cursor:
+            cursor.execute('SHOW REPLICA STATUS')
+            channel = cursor.fetchone()
+            if not channel or not _is_idle(channel):
+                return False
+            cursor.execute('SELECT @@server_uuid AS uuid')
+            if cursor.fetchone()['uuid'] != server_uuid:
+                return False
+            cursor.execute('START REPLICA')
+        LOG.info('Following %s again after a restart', channel['Source_Host'])
+        return True
+
+    def follow_under_own_identity(self, service: server.MySqlServer) -> None:
+        """Have a replica follow again that was started on a volume of its own, its former one."""
+        if read_only.is_configured_replica(service):
+            with _cursor(service) as cursor:
+                self._store(service, _find_server_uuid(cursor))
+            self.resume(service)
+
+    def set_request(self, service: server.MySqlServer, request_id: str) -> None:
+        """Record for which request the server follows; an agent that restarts knows it then."""
+        self._store(service, self._stored(service)[_SERVER_UUID], request_id)
+
+    def is_done(self, service: server.MySqlServer, request_id: str) -> bool:
+        """Return whether the server follows for a request."""
+        return self._stored(service).get(_REQUEST) == request_id
+
+    def _store(
+        self, service: server.MySqlServer, server_uuid: str, request_id: str | None = None
+    ) -> None:
+        values = {_SERVER_UUID: server_uuid}
+        if request_id is not None:
+            values[_REQUEST] = request_id
+        configured = service.configuration_manager
+        # Trove merges into an existing file, which would keep the request.
+        configured.remove_system_override(CHANGE_ID)
+        configured.apply_system_override({server_config.FACTS_SECTION: values}, CHANGE_ID)
+
+    def _stored(self, service: server.MySqlServer) -> dict[str, str]:
+        names = (_SERVER_UUID, _REQUEST)
+        configured = service.configuration_manager
+        found = {
+            name: configured.get_value(name, section=server_config.FACTS_SECTION) for name in names
+        }
+        return {name: str(value) for name, value in found.items() if value}
+
+    def _wait_until_connected(self, service: server.MySqlServer) -> None:
+        deadline = waiting.Deadline(CONNECT_TIMEOUT_SEC, self._clock, self._sleep)
+        while True:
+            with contextlib.closing(service.open_connection(_TIMEOUT_SEC)) as connection:
+                status = replication_status.read(connection)
+            if status['io_state'] == status['sql_state'] == 'ON':
+                return
+            reason = status['io_error'] or status['sql_error']
+            has_given_up = bool(reason) and 'OFF' in (status['io_state'], status['sql_state'])
+            if has_given_up or not deadline.pause(_POLL_SEC):
+                raise exceptions.ServerFailedError(
+                    f'the replica does not follow {status["source_host"]}: '
+                    f'{reason or "it gives no reason"}'
+                )
+
+
+@contextlib.contextmanager
+def _cursor(
+    service: server.MySqlServer, kind: type[pymysql.cursors.Cursor] = pymysql.cursors.Cursor
+) -> Iterator[Any]:
+    with (
+        contextlib.closing(service.open_connection(_TIMEOUT_SEC)) as connection,
+        connection.cursor(kind) as cursor,
+    ):
+        yield cursor
+
+
+def _dict_cursor(service: server.MySqlServer) -> contextlib.AbstractContextManager[Any]:
+    return _cursor(service, pymysql.cursors.DictCursor)
+
+
+def _refuses_writes(cursor: pymysql.cursors.Cursor) -> bool:
+    cursor.execute('SELECT @@GLOBAL.super_read_only')
+    return bool(cursor.fetchone()[0])
+
+
+def _check_writable(cursor: pymysql.cursors.Cursor) -> None:
+    if _refuses_writes(cursor):
+        raise exceptions.UnsafeSettingsError(
+            'the server refuses writes, as a replica does, so it cannot create a replication user: '
+            'replicate from its source, or promote it first'
+        )
+
+
+def _find_server_uuid(cursor: pymysql.cursors.Cursor) -> str:
+    cursor.execute('SELECT @@server_uuid')
+    return cursor.fetchone()[0]
+
+
+def _is_idle(channel: dict[str, Any]) -> bool:
+    """Return whether both threads are stopped without an error, as after a start of the server."""
+    return (
+        channel['Replica_IO_Running'] == channel['Replica_SQL_Running'] == 'No'
+        and not channel['Last_IO_Errno']
+        and not channel['Last_SQL_Errno']
+    )

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accounts of replicas on their source: one for each, renewed whenever the replica attaches.
+
+The statements are in the binary log, where MySQL writes the hash of a password only. They are so
+written that a replica that lacks an account, or has it already, applies them without an error.
+"""
+
+import re
+import secrets
+from collections.abc import Collection
+
+import pymysql
+
+PREFIX = 'slave_'
+_ID_DIGITS = 12
+# MySQL accepts up to 32 characters as password of a replication source.
+_PASSWORD_BYTES = 20
+# A tenant's password policy may require each kind of character.
+_EACH_KIND = '-Aa1'
+_NAME = re.compile(f'{PREFIX}[0-9a-f]{{8,{_ID_DIGITS}}}', re.ASCII)
+
+
+def name_of(replica_id: str | None) -> str:
+    """Return the name of the account of a replica; None: a new random name."""
+    digits = secrets.token_hex(_ID_DIGITS) if replica_id is None else replica_id.replace('-', '')
+    name = f'{PREFIX}{digits[:_ID_DIGITS].lower()}'
+    if not _NAME.fullmatch(name):
+        raise ValueError(f'{replica_id!r:.100} is not the id of an instance')
+    return name
+
+
+def ensure(cursor: pymysql.cursors.Cursor, replica_id: str | None) -> dict[str, str]:
+    """Create or renew the account of a replica, which is required to use TLS.
+
+    A replica that is connected stays connected.
+
+    :returns: ``name`` and ``password``
+    """
+    name, password = name_of(replica_id), f'{secrets.token_urlsafe(_PASSWORD_BYTES)}{_EACH_KIND}'
+    cursor.execute(
+        "CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL", (name, password)
+    )
+    cursor.execute(
+        "ALTER USER IF EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL "
+        'PASSWORD EXPIRE NEVER ACCOUNT UNLOCK',
+        (name, password),
+    )
+    cursor.execute("GRANT REPLICATION SLAVE ON *.* TO %s@'%%'", (name,))
+    return {'name': name, 'password': password}
+
+
+def drop_others(cursor: pymysql.cursors.Cursor, keep_replica_ids: Collection[str]) -> list[str]:
+    """Drop the accounts of all replicas except of those; return the names of the dropped ones."""
+    kept = {name_of(replica_id) for replica_id in keep_replica_ids}
+    cursor.execute("SELECT User FROM mysql.user WHERE Host = '%%' AND User LIKE %s", ('slave\\_%',))
+    found = [name for (name,) in cursor.fetchall() if _NAME.fullmatch(name)]
+    dropped = sorted(set(found) - kept)
+    for name in dropped:
+        cursor.execute("DROP USER IF EXISTS %s@'%%'", (name,))
+    return dropped

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Semi-synchronous replication: a commit of the source waits until a replica has received it.
+
+The plugins are loaded at each start, switched off (``plugin_load_add`` of the template). To install
+one later would be a write, which a replica refuses.
+"""
+
+import contextlib
+from typing import Any
+
+import pymysql
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import server, server_config
+
+LOG = logging.getLogger(__name__)
+
+CHANGE_ID = 'semi-sync'
+_TIMEOUT_SEC = 60
+
+
+def switch(app: server.MySqlServer, as_source: bool, as_replica: bool, timeout_ms: int) -> None:
+    """Switch both sides on or off, also for later starts; idempotent.
+
+    :param timeout_ms: after which a commit does not wait any longer; until a replica answers again,
+        no commit waits
+    :raises UnsafeSettingsError: the server has not loaded the plugins
+    """
+    wanted: dict[str, str | int] = {
+        'rpl_semi_sync_source_enabled': 'ON' if as_source else 'OFF',
+        'rpl_semi_sync_replica_enabled': 'ON' if as_replica else 'OFF',
+        'rpl_semi_sync_source_timeout': int(timeout_ms),
+    }
+    with (
+        contextlib.closing(app.open_connection(_TIMEOUT_SEC)) as connection,
+        connection.cursor() as cursor,
+    ):
+        present = _settings(cursor)
+        if as_source or as_replica:
+            _check_plugins(present)
+        _configure(app, wanted if as_source or as_replica else {})
+        changed = {
+            name: value
+            for name, value in wanted.items()
+            if name in present and present[name] != str(value)
+        }
+        for name, value in changed.items():
+            cursor.execute(f'SET GLOBAL {name} = {value}')
+        if 'rpl_semi_sync_replica_enabled' in changed:
+            _reconnect(connection)
+    if changed:
+        LOG.info('Semi-synchronous replication: %s', changed)
+
+
+def _settings(cursor: pymysql.cursors.Cursor) -> dict[str, str]:
+    cursor.execute("SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%'")
+    return dict(cursor.fetchall())
+
+
+def _check_plugins(present: dict[str, str]) -> None:
+    for side in ('source', 'replica'):
+        if f'rpl_semi_sync_{side}_enabled' not in present:
+            raise exceptions.UnsafeSettingsError(
+                f'MySQL has not loaded semisync_{side}.so: its configuration is older than '
+                'semi-synchronous replication; resize the instance to another flavor and back'
+            )
+
+
+def _configure(app: server.MySqlServer, wanted: dict[str, Any]) -> None:
+    # A server without the plugins must start as well.
+    options = {f'loose_{name}': value for name, value in wanted.items()}
+    configured = app.configuration_manager
+    configured.remove_system_override(CHANGE_ID)
+    if options:
+        configured.apply_system_override({server_config.SERVER_SECTION: options}, CHANGE_ID)
+
+
+def _reconnect(connection: pymysql.connections.Connection) -> None:
+    """Have a replica tell its source that it acknowledges, or does not any more."""
+    with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute('SHOW REPLICA STATUS')
+        channel = cursor.fetchone()
+        # One that was stopped stays so.
+        if channel and channel['Replica_IO_Running'] != 'No':
+            cursor.execute('STOP REPLICA IO_THREAD')
+            cursor.execute('START REPLICA IO_THREAD')

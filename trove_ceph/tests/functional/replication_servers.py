@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two real servers on this host, of which one is a clone of the other that runs."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pymysql
+
+from trove_ceph import waiting
+from trove_ceph.guestagent import read_only, replication_status, restored_server, server_config
+from trove_ceph.tests.functional import mysqld
+
+#: On a busy machine.
+TIMEOUT_SEC = 120
+PASSWORDS = restored_server.Passwords('root-1A', 'admin-1A', 'remote-1A')
+PLUGINS = {'plugin_load_add': 'semisync_source.so;semisync_replica.so'}
+_INIT_FILE = 'first-start.sql'
+_POLL_SEC = 0.1
+
+
+class Configuration:
+    """The configuration of a server in memory, with the calls of Trove's configuration manager."""
+
+    def __init__(self):
+        self.overrides = {}
+
+    def apply_system_override(self, options, change_id):
+        present = self.overrides.setdefault(change_id, {})
+        for section, values in options.items():
+            present.setdefault(section, {}).update(values)
+
+    def remove_system_override(self, change_id):
+        self.overrides.pop(change_id, None)
+
+    def has_system_override(self, change_id):
+        return change_id in self.overrides
+
+    def get_value(self, key, section=None, default=None):
+        return self._section(section).get(key, default)
+
+    def effective(self, key):
+        return self.get_value(key, section=server_config.SERVER_SECTION)
+
+    def mysqld_options(self):
+        return self._section(server_config.SERVER_SECTION)
+
+    def _section(self, name):
+        found = {}
+        for override in self.overrides.values():
+            found.update(override.get(name, {}))
+        return found
+
+
+class App:
+    """The application of a guest agent around a real server, as far as replication uses it.
+
+    :param server: a sandbox that is not started yet
+    """
+
+    def __init__(self, server):
+        self.configuration_manager = Configuration()
+        self.server = server
+        self.password = ''
+        self._port = _free_port()
+        self._options = dict(server.options) | PLUGINS
+        self._options |= {'skip_networking': 'OFF', 'port': self._port, 'bind_address': '127.0.0.1'}
+        # Servers start as the template has them.
+        del self._options['skip_replica_start']
+
+    def start(self, **options):
+        """Start the server with its present configuration."""
+        self.server.options = self._options | self.configuration_manager.mysqld_options() | options
+        self.server.start()
+
+    def restart(self):
+        """Restart the server as docker does, without the agent."""
+        self.server.stop()
+        self.start()
+
+    def get_port(self):
+        """Return the port at which a replica reaches the server."""
+        return self._port
+
+    def open_connection(self, timeout_sec):
+        return self.server.connect(
+            password=self.password, read_timeout=timeout_sec, write_timeout=timeout_sec
+        )
+
+    def query(self, statement, *arguments):
+        """Execute one statement on a new connection and return its rows."""
+        with self.open_connection(TIMEOUT_SEC) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, arguments or None)
+            return cursor.fetchall()
+
+    def value(self, expression):
+        """Return the value of an expression."""
+        ((value,),) = self.query(f'SELECT {expression}')
+        return value
+
+    def status(self):
+        """Return what the agent reports."""
+        with self.open_connection(TIMEOUT_SEC) as connection:
+            return replication_status.read(connection)
+
+    def wait_for_status(self, **expected):
+        """Wait until the agent reports these fields; return the whole status."""
+        deadline = waiting.Deadline(TIMEOUT_SEC)
+        while True:
+            status = self.status()
+            if all(status[name] == value for name, value in expected.items()):
+                return status
+            if not deadline.pause(_POLL_SEC):
+                raise AssertionError(f'{expected} not within {TIMEOUT_SEC} s: {status}')
+
+
+def copy_running(source, volume):
+    """Copy the data of a running server at one instant, as a snapshot of its volume does."""
+    os.kill(source.pid, signal.SIGSTOP)
+    try:
+        # A stopped server runs until each thread has been interrupted.
+        _wait_until_stopped(source.pid)
+        subprocess.run(['cp', '--archive', '--', str(source.data), str(volume)], check=True)
+    finally:
+        os.kill(source.pid, signal.SIGCONT)
+
+
+def start_clone(app):
+    """Start a server on a copy for the first time, as a guest agent does; stop its events."""
+    mysqld.remove_server_uuid(app.server)
+    app.server.prepare_run()
+    read_only.configure_replica(app)
+    path = app.server.socket.parent / _INIT_FILE
+    statements = restored_server.statements(PASSWORDS, read_only.FIRST_START)
+    path.write_text(''.join(f'{statement};\n' for statement in statements))
+    app.password = PASSWORDS.root
+    app.start(init_file=f'/run/mysqld/{_INIT_FILE}', **restored_server.OPTIONS)
+    path.unlink()
+
+
+class Writer:
+    """A thread that inserts rows into ``shop.orders`` of a server until it is stopped."""
+
+    def __init__(self, app):
+        self._app = app
+        self._stopped = threading.Event()
+        self._wrote = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._stopped.set()
+        self._thread.join(TIMEOUT_SEC)
+
+    def wait_for_rows(self, count):
+        """Wait until it has inserted some more rows."""
+        for _ in range(count):
+            if not self._wrote.acquire(timeout=TIMEOUT_SEC):
+                raise AssertionError('the writer does not write')
+
+    def _run(self):
+        with self._app.open_connection(TIMEOUT_SEC) as connection:
+            while not self._stopped.is_set():
+                try:
+                    connection.query('INSERT INTO shop.orders (note) VALUES (UUID())')
+                except pymysql.MySQLError:
+                    return
+                self._wrote.release()
+
+
+def _wait_until_stopped(pid):
+    deadline = waiting.Deadline(TIMEOUT_SEC)
+    while _states(pid) != {'T'}:
+        if not deadline.pause(0.01):
+            raise AssertionError(f'process {pid} does not stop: {_states(pid)}')
+
+
+def _states(pid):
+    tasks = f'/proc/{pid}/task'
+    states = set()
+    for task in os.listdir(tasks):
+        with open(f'{tasks}/{task}/stat', encoding='utf-8') as stat:
+            states.add(stat.read().rpartition(')')[2].split()[0])
+    return states
+
+
+def _free_port():
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        return free.getsockname()[1]

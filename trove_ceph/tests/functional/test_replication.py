@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real server on a clone of a running one follows it, without a transaction of its own."""
+
+import contextlib
+
+import fixtures
+import pymysql
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import read_only, replication, semi_sync
+from trove_ceph.tests.functional import base, mysqld, replication_servers
+
+REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
+SOURCE_ID = 'fedcba98-7654-3210-fedc-ba9876543210'
+READ_ONLY = 1290
+FILL = """
+CREATE DATABASE shop
+CREATE TABLE shop.orders (number INT PRIMARY KEY AUTO_INCREMENT, note TEXT)
+CREATE TABLE shop.events (number INT PRIMARY KEY AUTO_INCREMENT)
+CREATE EVENT shop.tick ON SCHEDULE EVERY 1 SECOND DO INSERT INTO shop.events VALUES (NULL)
+SET PERSIST event_scheduler = ON
+INSERT INTO shop.orders (note) VALUES ('first')
+""".strip()
+
+
+class ReplicationTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.replication.CloneReplication.get_master_ref',
+                lambda _self, app, _info: {'host': '127.0.0.1', 'port': app.get_port()},
+            )
+        )
+        self.strategy = replication.CloneReplication()
+        self.source = self._app('s', 1)
+        self.source.server.ensure_initialised()
+        self.source.start()
+        for statement in FILL.splitlines():
+            self.source.query(statement)
+        self.replica = self._app('r', 2)
+
+    def _app(self, name, server_id):
+        volume = self.directory / f'{name}v'
+        volume.mkdir()
+        server = mysqld.durable_server(volume, self.directory / name, server_id)
+        server.options['performance_schema'] = 'ON'
+        self.addCleanup(server.stop)
+        return replication_servers.App(server)
+
+    def _context(self, source, replica_id=REPLICA_ID):
+        return self.strategy.get_replica_context(source, None, replica_id)
+
+    def _clone(self):
+        """Start the replica on a clone of the running source, and have it follow."""
+        volume = self.replica.server.volume
+        replication_servers.copy_running(self.source.server, volume)
+        replication_servers.start_clone(self.replica)
+        self.strategy.connect_to_master(self.replica, self._context(self.source))
+
+    def _attach(self, replica, source, replica_id):
+        self.strategy.enable_as_slave(replica, self._context(source, replica_id), '')
+
+    @contextlib.contextmanager
+    def _load(self, app):
+        with replication_servers.Writer(app) as writer:
+            writer.wait_for_rows(20)
+            yield
+            writer.wait_for_rows(20)
+
+    def _catch_up(self, source, replica):
+        executed = source.status()['gtid_executed']
+        while not self.strategy.wait_for_gtid(replica, executed, 30):
+            self.assertTrue(replica.status()['sql_state'] == 'ON', replica.status())
+
+    def _check_equal(self, source, replica):
+        """Check that neither server has a transaction or a row that the other lacks."""
+        # The events of the source write all the time.
+        read_only.refuse_writes(source)
+        self._catch_up(source, replica)
+        one, other = source.status()['gtid_executed'], replica.status()['gtid_executed']
+        subtracted = 'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)'
+        self.assertEqual((('', ''),), source.query(subtracted, one, other, other, one))
+        for table in ('shop.orders', 'shop.events'):
+            checksum = f'CHECKSUM TABLE {table}'
+            self.assertEqual(source.query(checksum), replica.query(checksum))
+
+    def _refused(self, app, statement):
+        error = self.assertRaises(pymysql.MySQLError, app.query, statement)
+        self.assertEqual(READ_ONLY, error.args[0])
+
+    def test_clone_of_a_source_under_load(self):
+        with self._load(self.source):
+            self._clone()
+        status = self.replica.wait_for_status(lag_sec=0.0, io_state='ON', sql_state='ON')
+        self.assertTrue(status['is_replica'])
+        self.assertTrue(status['is_read_only'])
+        self.assertNotEqual(self.source.value('@@server_uuid'), status['server_uuid'])
+        self.assertEqual(self.source.value('@@server_uuid'), status['source_uuid'])
+        self.assertEqual('OFF', self.replica.value('@@event_scheduler'))
+        self._refused(self.replica, 'CREATE DATABASE errant')
+        self._check_equal(self.source, self.replica)
+        read_only.become_writable(self.source)
+        self._check_restarts()
+
+    def _check_restarts(self):
+        """A server that docker restarts neither follows nor writes until the agent sees it."""
+        self.assertFalse(self.strategy.resume(self.replica))
+        self.replica.restart()
+        self.assertEqual('OFF', self.replica.status()['io_state'])
+        self._refused(self.replica, 'CREATE DATABASE errant')
+        self.assertEqual('OFF', self.replica.value('@@event_scheduler'))
+        self.assertTrue(self.strategy.resume(self.replica))
+        self.replica.wait_for_status(io_state='ON', sql_state='ON')
+        self.source.restart()
+        self.replica.wait_for_status(io_state='ON')
+        self._check_equal(self.source, self.replica)
+
+    def test_promotion_and_back(self):
+        self._clone()
+        self._promote(self.source, self.replica, SOURCE_ID)
+        with self._load(self.replica):
+            self.assertEqual('OFF', self.source.value('@@event_scheduler'))
+        self._check_equal(self.replica, self.source)
+        self._promote(self.replica, self.source, REPLICA_ID)
+        with self._load(self.source):
+            pass
+        self._check_equal(self.source, self.replica)
+        # The users of replicas are those of the present ones.
+        read_only.become_writable(self.source)
+        self.strategy.drop_users(self.source, [REPLICA_ID])
+        users = self.source.query("SELECT User FROM mysql.user WHERE User LIKE 'slave%'")
+        self.assertEqual((('slave_0123456789ab',),), users)
+        self._check_equal(self.source, self.replica)
+
+    def _promote(self, source, candidate, old_source_id):
+        self.strategy.make_read_only(source, True)
+        self._refused(source, 'CREATE DATABASE errant')
+        self._catch_up(source, candidate)
+        self.assertRaises(
+            exceptions.UnsafeSettingsError, self.strategy.enable_as_master, candidate, ''
+        )
+        self.assertRaises(exceptions.UnsafeSettingsError, self._context, candidate)
+        self.strategy.detach_slave(candidate, True)
+        self._refused(candidate, 'CREATE DATABASE errant')
+        self.strategy.enable_as_master(candidate, '')
+        self.assertEqual('ON', candidate.value('@@event_scheduler'))
+        self._attach(source, candidate, old_source_id)
+
+    def test_detached_replica_is_writable(self):
+        self._clone()
+        answer = self.strategy.detach_slave(self.replica, False)
+        self.assertEqual({'replication_user': 'slave_0123456789ab'}, answer)
+        status = self.replica.status()
+        self.assertFalse(status['is_replica'] or status['is_read_only'])
+        self.assertEqual('ON', self.replica.value('@@event_scheduler'))
+        self.replica.query('CREATE DATABASE own')
+        self.assertEqual({}, self.replica.configuration_manager.overrides)
+
+    def test_broken_replication_is_reported(self):
+        self._clone()
+        self._catch_up(self.source, self.replica)
+        self.replica.query('SET GLOBAL read_only = OFF')
+        with self.replica.open_connection(60) as connection, connection.cursor() as cursor:
+            cursor.execute('SET SESSION sql_log_bin = 0')
+            cursor.execute("INSERT INTO shop.orders VALUES (5000, 'conflict')")
+        self.source.query("INSERT INTO shop.orders VALUES (5000, 'of the source')")
+        status = self.replica.wait_for_status(sql_state='OFF', io_state='ON')
+        self.assertEqual(1062, status['sql_error_number'])
+        self.assertIn('5000', status['sql_error'])
+        self.assertIsNone(status['lag_sec'])
+        # It is broken, not idle.
+        self.assertFalse(self.strategy.resume(self.replica))
+
+    def test_purged_binary_logs_are_reported(self):
+        self._clone()
+        self._catch_up(self.source, self.replica)
+        self.strategy.stop_receiving(self.replica)
+        self.source.query("INSERT INTO shop.orders (note) VALUES ('purged')")
+        self.source.query('FLUSH BINARY LOGS')
+        self.source.query('PURGE BINARY LOGS BEFORE NOW() + INTERVAL 1 DAY')
+        error = self.assertRaises(
+            exceptions.ServerFailedError, self._attach, self.replica, self.source, REPLICA_ID
+        )
+        self.assertIn('purged', str(error))
+        status = self.replica.wait_for_status(io_state='OFF')
+        self.assertEqual(13114, status['io_error_number'])
+        self.assertIn('1236', status['io_error'])
+
+    def test_semi_synchronous(self):
+        self._clone()
+        for _ in range(2):
+            semi_sync.switch(self.source, True, False, 60_000)
+            semi_sync.switch(self.replica, False, True, 60_000)
+            self.source.wait_for_status(semi_sync_source=True, semi_sync_clients=1)
+            self.replica.wait_for_status(semi_sync_replica=True, io_state='ON')
+            self.source.query("INSERT INTO shop.orders (note) VALUES ('acknowledged')")
+        self.source.restart()
+        self.source.wait_for_status(semi_sync_source=True, semi_sync_clients=1)
+        for app in (self.replica, self.source):
+            semi_sync.switch(app, False, False, 60_000)
+        self.source.wait_for_status(semi_sync_source=False, semi_sync_clients=0)
+        self.replica.wait_for_status(semi_sync_replica=False, io_state='ON')
+
+    def test_lock_of_a_tenant_bounds_the_wait(self):
+        with self.source.open_connection(60) as connection, connection.cursor() as cursor:
+            cursor.execute('LOCK TABLES shop.orders WRITE')
+            for change in (read_only.refuse_writes, read_only.become_replica):
+                self.assertRaises(exceptions.NotQuiescedError, change, self.source, 1)
+        self.assertFalse(self.source.status()['is_read_only'])
+        self.assertEqual({}, self.source.configuration_manager.overrides)
+        self.source.query("INSERT INTO shop.orders (note) VALUES ('still writable')")

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a guest agent has a server follow, stop following, and follow again."""
+
+import fixtures
+import pymysql
+from oslotest import base
+from pymysql.constants import ER
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import read_only, replication, replication_user
+from trove_ceph.tests.unit.guestagent import replication_world
+
+REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
+CONTEXT = {
+    'master': {'host': '192.0.2.1', 'port': 3306},
+    'replica_conf': {'replication_user': {'name': 'slave_0123456789ab', 'password': 'Secret-1'}},
+}
+IDLE = {'Replica_IO_Running': 'No', 'Replica_SQL_Running': 'No'}
+
+
+class ReplicationTestCase(base.BaseTestCase):
+    """The test has the clock of the strategy."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.logged = self.useFixture(fixtures.FakeLogger())
+        self.strategy = replication.CloneReplication(lambda: self.now, self.sleep)
+        self.app = replication_world.App()
+        self.overrides = self.app.configuration_manager.overrides
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def replicate(self, **columns):
+        """Make the server a replica that follows."""
+        self.app.follow(**columns)
+        self.app.super_read_only = 1
+        self.strategy.enable_as_slave(self.app, CONTEXT, '')
+
+
+class FollowingTest(ReplicationTestCase):
+    def test_refuses_writes_before_it_follows(self):
+        self.replicate()
+        verbs = [statement.partition(' TO ')[0] for statement, _ in self.app.statements]
+        refused = verbs.index('SET GLOBAL super_read_only = ON')
+        stopped = verbs.index('SET GLOBAL event_scheduler = OFF')
+        follows = verbs.index('CHANGE REPLICATION SOURCE')
+        self.assertTrue(refused < stopped < follows < verbs.index('START REPLICA'), verbs)
+        self.assertEqual({'mysqld': read_only.REPLICA_OPTIONS}, self.overrides['slave-replication'])
+
+    def test_follows_by_its_own_position_with_tls(self):
+        self.replicate()
+        ((statement, arguments),) = self.app.executed('CHANGE REPLICATION SOURCE')
+        self.assertEqual(('192.0.2.1', 3306, 'slave_0123456789ab', 'Secret-1'), arguments)
+        for option in ('SOURCE_AUTO_POSITION = 1', 'SOURCE_SSL = 1', 'GET_SOURCE_PUBLIC_KEY = 1'):
+            self.assertIn(option, statement)
+        self.assertNotIn('Secret-1', self.logged.output)
+
+    def test_server_that_accepts_writes_never_follows(self):
+        self.app.follow()
+        self.assertRaises(
+            exceptions.ServerFailedError, self.strategy.connect_to_master, self.app, CONTEXT
+        )
+        self.assertEqual([], self.app.executed('CHANGE'))
+
+    def test_replica_that_gives_up(self):
+        self.app.follow(Last_IO_Error='Got fatal error 1236', Replica_IO_Running='No')
+        self.app.super_read_only = 1
+        self.app.errors = {}
+        self.app._rows = self._without_start(self.app._rows)
+        error = self.assertRaises(
+            exceptions.ServerFailedError, self.strategy.connect_to_master, self.app, CONTEXT
+        )
+        self.assertIn('192.0.2.1: Got fatal error 1236', str(error))
+        self.assertEqual(0.0, self.now)
+
+    def test_replica_that_does_not_connect(self):
+        self.app.follow(Last_IO_Error='Connection refused', Replica_IO_Running='Connecting')
+        self.app.super_read_only = 1
+        self.app._rows = self._without_start(self.app._rows)
+        error = self.assertRaises(
+            exceptions.ServerFailedError, self.strategy.connect_to_master, self.app, CONTEXT
+        )
+        self.assertIn('Connection refused', str(error))
+        self.assertEqual(replication.CONNECT_TIMEOUT_SEC, self.now)
+
+    def _without_start(self, rows):
+        return lambda statement: [] if statement == 'START REPLICA' else rows(statement)
+
+    def test_statement_that_does_not_end(self):
+        self.app.errors['SET GLOBAL super'] = pymysql.OperationalError(ER.LOCK_WAIT_TIMEOUT, '')
+        self.assertRaises(
+            exceptions.NotQuiescedError, self.strategy.enable_as_slave, self.app, CONTEXT, ''
+        )
+        self.assertEqual(({}, []), (self.overrides, self.app.executed('CHANGE')))
+
+    def test_no_backup_is_needed(self):
+        self.assertFalse(self.strategy.backup_required_for_replication())
+
+
+class ResumeTest(ReplicationTestCase):
+    def setUp(self):
+        super().setUp()
+        self.replicate()
+
+    def resumed(self):
+        self.app.statements.clear()
+        answer = self.strategy.resume(self.app)
+        self.assertEqual(answer, bool(self.app.executed('START REPLICA')))
+        return answer
+
+    def test_after_a_restart_of_the_server(self):
+        self.assertFalse(self.resumed())
+        self.app.channel |= IDLE
+        self.assertTrue(self.resumed())
+
+    def test_not_after_an_error_or_a_request(self):
+        for columns in (
+            {'Last_SQL_Errno': 1062},
+            {'Last_IO_Errno': 13114},
+            {'Replica_SQL_Running': 'Yes'},
+        ):
+            self.app.follow(**(IDLE | columns))
+            self.assertFalse(self.resumed(), columns)
+
+    def test_not_under_the_identity_of_the_cloned_server(self):
+        self.app.channel |= IDLE
+        self.app.uuid = 'of-the-source'
+        self.assertFalse(self.resumed())
+        # It is the identity of the instance on a volume that it had before.
+        self.strategy.follow_under_own_identity(self.app)
+        self.assertEqual('Yes', self.app.channel['Replica_IO_Running'])
+
+    def test_not_after_it_was_detached(self):
+        self.strategy.detach_slave(self.app, True)
+        self.app.channel |= IDLE
+        self.assertFalse(self.resumed())
+
+    def test_server_that_is_no_replica_has_nothing_to_follow(self):
+        self.overrides.clear()
+        self.app.statements.clear()
+        self.strategy.follow_under_own_identity(self.app)
+        self.assertEqual(([], {}), (self.app.statements, self.overrides))
+
+    def test_request_is_remembered(self):
+        self.assertFalse(self.strategy.is_done(self.app, 'a-request'))
+        self.strategy.set_request(self.app, 'a-request')
+        self.assertTrue(self.strategy.is_done(self.app, 'a-request'))
+        self.strategy.follow_under_own_identity(self.app)
+        self.assertFalse(self.strategy.is_done(self.app, 'a-request'))
+
+
+class SourceTest(ReplicationTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.replication.CloneReplication.get_master_ref',
+                lambda _self, _app, _info: {'host': '192.0.2.1', 'port': 3306},
+            )
+        )
+
+    def test_context_has_a_new_password_each_time(self):
+        passwords = set()
+        for _ in range(2):
+            context = self.strategy.get_replica_context(self.app, None, REPLICA_ID)
+            user = context['replica_conf']['replication_user']
+            self.assertEqual('slave_0123456789ab', user['name'])
+            self.assertRegex(user['password'], r'\A[A-Za-z0-9_-]{28,32}\Z')
+            passwords.add(user['password'])
+            self.assertNotIn(user['password'], self.logged.output)
+        self.assertEqual(2, len(passwords))
+        self.assertEqual({'host': '192.0.2.1', 'port': 3306}, context['master'])
+        for statement, _arguments in self.app.executed('CREATE') + self.app.executed('ALTER'):
+            self.assertIn('REQUIRE SSL', statement)
+
+    def test_name_without_a_replica_is_random(self):
+        names = {replication_user.name_of(None) for _ in range(2)}
+        self.assertEqual(2, len(names))
+        self.assertRaises(ValueError, replication_user.name_of, "x' OR 1")
+
+    def test_source_that_refuses_writes(self):
+        self.app.super_read_only = 1
+        self.assertRaises(
+            exceptions.UnsafeSettingsError, self.strategy.get_replica_context, self.app, None
+        )
+        self.assertEqual([], self.app.executed('CREATE'))
+
+    def test_users_of_other_replicas_are_dropped(self):
+        self.app.users = ['slave_0123456789ab', 'slave_ffffffff', 'slave_of_the_tenant']
+        self.strategy.drop_users(self.app, [REPLICA_ID])
+        self.assertEqual([('slave_ffffffff',)], [given for _, given in self.app.executed('DROP')])
+
+    def test_promotion(self):
+        self.replicate()
+        self.assertRaises(
+            exceptions.UnsafeSettingsError, self.strategy.enable_as_master, self.app, ''
+        )
+        self.assertRaises(
+            exceptions.UnsafeSettingsError, self.strategy.make_read_only, self.app, False
+        )
+        answer = self.strategy.detach_slave(self.app, True)
+        self.assertEqual({'replication_user': 'slave_0123456789ab'}, answer)
+        self.assertIn('slave-replication', self.overrides)
+        self.assertEqual([], self.app.executed('SET GLOBAL read_only'))
+        self.app.channel, self.app.events = None, 'OFF'
+        self.strategy.enable_as_master(self.app, '')
+        self.assertEqual({}, self.overrides)
+        self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
+        self.assertEqual(1, len(self.app.executed('SET GLOBAL event_scheduler = ON')))
+
+    def test_events_that_are_configured_to_be_off_stay_off(self):
+        configured = self.app.configuration_manager
+        configured.apply_system_override({'mysqld': {'event_scheduler': 'OFF'}}, 'group')
+        self.replicate()
+        self.app.events = 'OFF'
+        self.strategy.detach_slave(self.app, False)
+        self.assertEqual([], self.app.executed('SET GLOBAL event_scheduler = ON'))
+
+    def test_refused_writes_outlast_a_restart(self):
+        self.strategy.make_read_only(self.app, True)
+        options = self.overrides['read-only']['mysqld']
+        self.assertEqual({'read_only': 'ON', 'super_read_only': 'ON'}, options)
+        self.strategy.make_read_only(self.app, False)
+        self.assertEqual({}, self.overrides)
+        # The events of a server that was no replica are left alone.
+        self.assertEqual([], self.app.executed('SET GLOBAL event_scheduler'))
+
+    def test_demoted_source(self):
+        self.strategy.make_read_only(self.app, True)
+        self.strategy.demote_master(self.app)
+        self.assertEqual({'slave-replication'}, set(self.overrides))
+
+    def test_wait_is_bounded(self):
+        self.assertIs(True, self.strategy.wait_for_gtid(self.app, 'a:1', 600))
+        self.app.is_applied = 0
+        self.assertIs(False, self.strategy.wait_for_gtid(self.app, 'a:1', 5))
+        waits = [arguments for _, arguments in self.app.executed('SELECT WAIT_FOR')]
+        self.assertEqual([('a:1', replication.MAX_WAIT_SEC), ('a:1', 5)], waits)
+
+    def test_receiving_stops_and_applying_goes_on(self):
+        self.strategy.stop_receiving(self.app)
+        self.assertEqual([('STOP REPLICA IO_THREAD', ())], self.app.statements)

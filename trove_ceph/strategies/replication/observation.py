@@ -6,10 +6,13 @@ not, the source will never have: it is errant. Asked the other way round, it may
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Observation, ReplicaRecord
+from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.watch_dependencies import (
     Agents,
@@ -18,7 +21,11 @@ from trove_ceph.strategies.replication.watch_dependencies import (
     WatchDependencies,
 )
 
+LOG = logging.getLogger(__name__)
+
 _SILENT = 'its guest agent does not answer'
+#: A dishonest server can report more than a column of the table holds.
+_MOST_TRANSACTIONS = 2**63 - 1
 #: Measuring the own space of an image reads the map of all its objects.
 _MEASURED_EVERY_SEC = 600
 
@@ -62,8 +69,8 @@ class GroupLook:
     replicas: Sequence[ReplicaLook]
 
 
-class Usages:
-    """The measured usage of volumes, each not measured often; threads may share it.
+class LookMemory:
+    """What looks remember of earlier ones; threads may share it. It may be lost at any time.
 
     :param clock: seconds
     """
@@ -72,8 +79,9 @@ class Usages:
         self._volumes = volumes
         self._clock = clock
         self._measured: dict[str, tuple[float, VolumeUsage | None]] = {}
+        self._executed: dict[str, GtidSet] = {}
 
-    def find(self, volume_id: str) -> VolumeUsage | None:
+    def find_usage(self, volume_id: str) -> VolumeUsage | None:
         """Return the usage of a volume, at most 10 minutes old; None: it is on no tier.
 
         :raises TroveCephError: it cannot be measured; the next call tries it again
@@ -85,13 +93,20 @@ class Usages:
             self._measured[volume_id] = now, usage
         return usage
 
-    def forget_others(self, volume_ids: Collection[str | None]) -> None:
-        """Forget the volumes that are no longer in use."""
-        for volume_id in self._measured.keys() - set(volume_ids):
+    def has_progressed(self, instance_id: str, executed: GtidSet) -> bool:
+        """Return whether a replica has executed more since the last look; the first one counts."""
+        before, self._executed[instance_id] = self._executed.get(instance_id), executed
+        return before != executed
+
+    def forget_others(self, volumes: Mapping[str, str | None]) -> None:
+        """Forget all but these replicas and their volumes."""
+        for volume_id in self._measured.keys() - set(volumes.values()):
             self._measured.pop(volume_id, None)
+        for instance_id in self._executed.keys() - volumes.keys():
+            self._executed.pop(instance_id, None)
 
 
-def look(deps: WatchDependencies, usages: Usages, group: Group) -> GroupLook:
+def look(deps: WatchDependencies, memory: LookMemory, group: Group) -> GroupLook:
     """Look at the replicas of a source, and then at the source.
 
     It takes some seconds for each agent that is silent, and longer where Ceph does not answer.
@@ -101,7 +116,7 @@ def look(deps: WatchDependencies, usages: Usages, group: Group) -> GroupLook:
     looks = []
     for record in group.replicas:
         status = statuses[record.instance_id]
-        usage, volume_error = _examine(deps.volumes, usages, group, record, status)
+        usage, volume_error = _examine(deps.volumes, memory, group, record.instance_id, status)
         looks.append(ReplicaLook(record, status, usage, volume_error))
     return GroupLook(group.source_id, source, looks)
 
@@ -118,7 +133,8 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
     record, status = found.record, found.status
     lag_transactions = errant = None
     if status is not None and source is not None and not _follows_another(status, source):
-        lag_transactions = (source.gtid_executed - status.gtid_executed).count
+        lag = (source.gtid_executed - status.gtid_executed).count
+        lag_transactions = min(lag, _MOST_TRANSACTIONS)
         errant = str(status.gtid_executed - source.gtid_executed)
     known = found.usage
     return Observation(
@@ -171,29 +187,38 @@ def _numbered(number: int, error: str) -> str:
 
 def _examine(
     volumes: Volumes,
-    usages: Usages,
+    memory: LookMemory,
     group: Group,
-    record: ReplicaRecord,
+    instance_id: str,
     status: ReplicationStatus | None,
 ) -> tuple[VolumeUsage | None, str | None]:
     """Return the usage of a replica's volume, and why its data is lost; None: not known.
 
-    The volume of a replica that works is measured. Of any other, it matters whether it exists.
+    A replica whose volume hangs may answer from memory and say that it replicates. Only one that
+    progresses proves that its volume works; that of any other must exist and answer.
     """
-    volume_id = group.volumes.get(record.instance_id)
+    volume_id = group.volumes.get(instance_id)
     if volume_id is None:
         return None, None
-    works = status is not None and status.is_replicating
+    works = (
+        status is not None
+        and status.is_replicating
+        and memory.has_progressed(instance_id, status.gtid_executed)
+    )
+    usage = volume_error = None
     try:
-        return usages.find(volume_id) if works else volumes.find_usage(volume_id, False), None
+        if not works:
+            # Without a measurement, which is of the last minutes.
+            volumes.find_usage(volume_id, False)
+        usage = memory.find_usage(volume_id)
     except exceptions.NotFoundError:
-        return None, None if works else 'its volume does not exist any more'
+        volume_error = 'its volume does not exist any more'
     except exceptions.CephUnreachableError:
-        if works or not _answers(volumes, group.volumes.get(group.source_id)):
-            return None, None
-        return None, 'its volume does not answer, although that of its source does'
-    except exceptions.TroveCephError:
-        return None, None
+        if not works and _answers(volumes, group.volumes.get(group.source_id)):
+            volume_error = 'its volume does not answer, although that of its source does'
+    except exceptions.TroveCephError as error:
+        LOG.debug('Instance %s: its volume cannot be examined: %s', instance_id, error)
+    return usage, None if works else volume_error
 
 
 def _answers(volumes: Volumes, volume_id: str | None) -> bool:

@@ -49,7 +49,7 @@ class Watcher:
     def __init__(self, deps: WatchDependencies):
         self._deps = deps
         self._claim: Claim | None = None
-        self._usages = observation.Usages(deps.volumes, deps.clock)
+        self._look_memory = observation.LookMemory(deps.volumes, deps.clock)
         self._memory: dict[str, _Memory] = {}
         self._started_at: dict[str, float] = {}
         # The following are shared with the threads of the looks.
@@ -109,7 +109,7 @@ class Watcher:
         """Forget what is not watched any more."""
         ids = {one.instance_id for one in records}
         self._memory = {one: known for one, known in self._memory.items() if one in ids}
-        self._usages.forget_others({instances[one].volume_id for one in ids})
+        self._look_memory.forget_others({one: instances[one].volume_id for one in ids})
 
     # Looks.
 
@@ -128,7 +128,7 @@ class Watcher:
 
     def _look(self, deps: WatchDependencies, group: Group, is_semi_sync: bool) -> None:
         try:
-            found = observation.look(deps, self._usages, group)
+            found = observation.look(deps, self._look_memory, group)
             for one in found.replicas:
                 deps.store.observe(one.record.instance_id, observation.observe(one, found.source))
             timeout_ms = deps.settings.semi_sync_timeout_ms

@@ -14,12 +14,15 @@ from trove_ceph.db.replica_record import (
     ReplicationPolicy,
     Requester,
 )
+from trove_ceph.mysql import gtid
+from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication import drift, observation
 from trove_ceph.strategies.replication.observation import ReplicaLook
 from trove_ceph.strategies.replication.replication_types import ThreadState
 from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, WatchSettings
 from trove_ceph.tests.unit.strategies.replication_watch_world import (
     OTHER_SERVER,
+    SERVER,
     executed,
     replica_status,
     source_status,
@@ -258,6 +261,13 @@ class ObservationTest(base.BaseTestCase):
             look = ReplicaLook(record(), status, None, 'it is gone')
             found = observation.observe(look, source_status())
             self.assertIs(False, found.is_replicating)
+
+    def test_a_dishonest_source(self):
+        text = f'{SERVER}:1-{gtid.GREATEST_NUMBER},{OTHER_SERVER}:1-{gtid.GREATEST_NUMBER}'
+        source = source_status(gtid_executed=GtidSet.parse(text))
+        found = observation.observe(ReplicaLook(record(), replica_status()), source)
+        # What a BIGINT column holds.
+        self.assertEqual(2**63 - 1, found.lag_transactions)
 
     def test_why_a_replica_does_not_replicate(self):
         for look, expected in (

@@ -196,12 +196,23 @@ class DriftTest(WatcherTestCase):
         self.run_rounds(10)
         self.assertEqual({}, self.world.requested())
 
-    def test_a_working_replica_is_kept_whatever_ceph_says(self):
+    def test_a_replica_that_progresses_is_kept_whatever_ceph_says(self):
         self.start()
-        for error in (UNREACHABLE, exceptions.NotFoundError('gone')):
+        for number, error in enumerate((UNREACHABLE, exceptions.NotFoundError('gone'))):
             self.world.usages['v-r-0'] = error
-            self.run_rounds(10)
+            for round_ in range(10):
+                self.world.change('r-0', gtid_executed=executed(10 * number + round_ + 1))
+                self.run_rounds()
         self.assertEqual({}, self.world.requested())
+
+    def test_a_replica_that_hangs_with_its_volume_may_say_that_it_replicates(self):
+        self.start(looks=3)
+        self.run_rounds()
+        self.world.usages['v-r-0'] = UNREACHABLE
+        self.run_rounds(2)
+        self.assertEqual({}, self.world.requested())
+        self.run_rounds()
+        self.assertEqual({'r-0': Cause.VOLUME}, self.world.requested())
 
     def test_without_its_source_nothing_is_requested(self):
         self.start()

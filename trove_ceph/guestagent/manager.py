@@ -134,7 +134,10 @@ class Manager(mysql_manager.Manager):
 
     def rebuild(self, context, ds_version, config_contents=None, config_overrides=None):
         """Start the server on the volume of this instance, whose root disk is new."""
+        # The old root disk had the options of a replica, if it is one.
+        read_only.configure_replica(self.app)
         self._start_on_volume(ds_version, config_contents, config_overrides)
+        self.replication.accept_writes_without_source(self.app)
 
     def start_moved_server(
         self, context, replacement_id, ds_version, config_contents, config_overrides

@@ -161,9 +161,7 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         read_only.become_replica(service)
 
     def _check_has_no_source(self, service: server.MySqlServer) -> None:
-        with _dict_cursor(service) as cursor:
-            cursor.execute('SHOW REPLICA STATUS')
-            channel = cursor.fetchone()
+        channel = _find_channel(service)
         if channel:
             raise exceptions.UnsafeSettingsError(
                 f'the server follows {channel["Source_Host"]}: detach it before it accepts writes'
@@ -217,6 +215,12 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
             with _cursor(service) as cursor:
                 self._store(service, _find_server_uuid(cursor))
             self.resume(service)
+
+    def accept_writes_without_source(self, service: server.MySqlServer) -> None:
+        """Have the server accept writes if its data has no replication source."""
+        if _find_channel(service) is None:
+            service.configuration_manager.remove_system_override(CHANGE_ID)
+            read_only.become_writable(service)
 
     def set_request(self, service: server.MySqlServer, request_id: str) -> None:
         """Record for which request the server follows; an agent that restarts knows it then."""
@@ -274,6 +278,13 @@ def _cursor(
 
 def _dict_cursor(service: server.MySqlServer) -> contextlib.AbstractContextManager[Any]:
     return _cursor(service, pymysql.cursors.DictCursor)
+
+
+def _find_channel(service: server.MySqlServer) -> dict[str, Any] | None:
+    """Return what the server tells of its source; None: it has none."""
+    with _dict_cursor(service) as cursor:
+        cursor.execute('SHOW REPLICA STATUS')
+        return cursor.fetchone()
 
 
 def _refuses_writes(cursor: pymysql.cursors.Cursor) -> bool:

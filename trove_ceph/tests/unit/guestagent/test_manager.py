@@ -18,7 +18,7 @@ from trove.instance import service_status
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import manager, server, volume_trim
+from trove_ceph.guestagent import manager, read_only, server, volume_trim
 from trove_ceph.host import data_volume
 from trove_ceph.mysql import tuning
 
@@ -233,16 +233,22 @@ class ManagerTestCase(base.BaseTestCase):
     FOLLOWS = mock.call.replication.follow_under_own_identity(mock.ANY)
     OF_THE_SERVER = ('9.7.4', '[mysqld]', {'max_connections': 7})
 
+    #: Until it is known whether the instance is a replica.
+    REFUSES_WRITES = mock.call.app.configuration_manager.apply_system_override(
+        {'mysqld': read_only.REPLICA_OPTIONS}, read_only.REPLICA_CHANGE_ID
+    )
+
     def test_rebuilt_server(self):
         _answer, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER)
         ended = mock.call.status.end_install(error_occurred=False)
-        self.assertEqual([*self.STARTED, self.FOLLOWS, ended], done)
+        known = mock.call.replication.accept_writes_without_source(self.manager.app)
+        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, self.FOLLOWS, ended, known], done)
 
     def test_rebuilt_server_that_does_not_start(self):
         error, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER, error=RuntimeError())
         self.assertIsInstance(error, RuntimeError)
         ended = mock.call.status.end_install(error_occurred=True)
-        self.assertEqual([*self.STARTED, ended], done)
+        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, ended], done)
 
     def start_moved(self, **options):
         arguments = ('a-replacement', *self.OF_THE_SERVER)

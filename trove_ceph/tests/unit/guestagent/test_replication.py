@@ -143,6 +143,14 @@ class ResumeTest(ReplicationTestCase):
         self.strategy.follow_under_own_identity(self.app)
         self.assertEqual(([], {}), (self.app.statements, self.overrides))
 
+    def test_writes_are_accepted_without_a_source_only(self):
+        self.strategy.accept_writes_without_source(self.app)
+        self.assertIn('slave-replication', self.overrides)
+        self.app.channel = None
+        self.strategy.accept_writes_without_source(self.app)
+        self.assertEqual({}, self.overrides)
+        self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
+
     def test_request_is_remembered(self):
         self.assertFalse(self.strategy.is_done(self.app, 'a-request'))
         self.strategy.set_request(self.app, 'a-request')

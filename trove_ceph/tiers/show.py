@@ -20,6 +20,7 @@ class Row:
     :param pgs_per_osd: placement groups of its data pool on each OSD, including copies
     :param volumes: number of volumes of its type, in all projects
     :param promised_iops: sum over those volumes
+    :param replicas_on: the tier of the replicas of its instances; None: this one
     """
 
     tier: str
@@ -38,6 +39,7 @@ class Row:
     volumes: int | None
     provisioned_gib: int | None
     promised_iops: int | None
+    replicas_on: str | None
 
 
 def rows(content: tier_types.TiersFile, observed: resources.Observed) -> list[Row]:
@@ -69,6 +71,7 @@ def _row(tier: tier_types.Tier, observed: resources.Observed) -> Row:
         volumes=None if sizes is None else len(sizes),
         provisioned_gib=None if sizes is None else sum(sizes),
         promised_iops=_promised(tier, sizes),
+        replicas_on=tier.replicas_on,
     )
 
 

@@ -18,6 +18,7 @@ from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage_service import message_keys, transport
 from trove_ceph.tests.unit.lab import LAB
+from trove_ceph.tiers import tiers_file
 from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf
 
@@ -49,6 +50,12 @@ class SettingsTestCase(base.BaseTestCase):
         return self.read(text, storage_conf.register, verification_conf.register)
 
 
+def _storage():
+    """Return the back ends of the lab."""
+    found = yaml.safe_load((LAB / 'group_vars' / 'all.yml').read_text())
+    return {name: found[name] for name in ('storage_backends', 'replica_backend')}
+
+
 class BackupSettingsTest(SettingsTestCase):
     def taskmanager(self, **variables):
         text = self.render('trove/taskmanager.conf.j2', tiers_file='/etc/tiers', **variables)
@@ -75,7 +82,20 @@ class BackupSettingsTest(SettingsTestCase):
         def register(conf):
             conf.register_opts([cfg.StrOpt(name) for name in names])
 
-        return self.read(self.render('cinder/cinder.conf.j2', **variables), register)
+        text = self.render('cinder/cinder.conf.j2', **_storage(), **variables)
+        return self.read(text, register)
+
+    def test_each_volume_type_has_a_back_end(self):
+        content = yaml.safe_load(self.render('ceph/tiers.yaml.j2', **_storage()))
+        tiers = tiers_file.parse(content).tiers
+        types = {one.volume_type.backend: one for one in tiers.values() if one.volume_type}
+        enabled = self.cinder('enabled_backends', 'default_volume_type', host_name='lab')
+        self.assertEqual(set(types), set(enabled.enabled_backends.split(',')))
+        source = types[enabled.default_volume_type]
+        replicas = tiers[source.replicas_on]
+        self.assertEqual((2, 1), (source.copies, replicas.copies))
+        self.assertEqual(source.device_class, replicas.device_class)
+        self.assertIs(replicas, types['nvme-replica'])
 
     def test_copies_of_cinder_volume_form_a_cluster(self):
         for count, expected in ((1, None), (2, 'lab-cluster'), (3, 'lab-cluster')):

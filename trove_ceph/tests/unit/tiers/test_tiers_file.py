@@ -64,6 +64,15 @@ class DefaultsTestCase(base.BaseTestCase):
 
 
 class NotesTestCase(base.BaseTestCase):
+    def test_tier_of_replicas(self):
+        self.assertIsNone(sample.read().tiers['fast'].replicas_on)
+        volume_type = {'name': 'followers', 'backend': 'followers'}
+        tiers = sample.read(
+            {'tiers/follower/volume_type': volume_type, 'tiers/fast/replicas_on': 'follower'}
+        ).tiers
+        self.assertEqual('follower', tiers['fast'].replicas_on)
+        self.assertFalse(tiers['follower'].volume_type.public)
+
     def test_latency_ms_is_accepted_without_effect(self):
         content = sample.read({'tiers/fast/latency_ms': 2})
         (note,) = content.notes
@@ -185,6 +194,30 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 ['mysql'],
                 'tiers.fast.datastore_versions[0]',
                 'as mysql/9.7.4',
+            ),
+            (
+                'tiers/fast/replicas_on',
+                'nowhere',
+                'tiers.fast.replicas_on',
+                "'nowhere' is not a tier; choose a tier with the purpose replica: follower",
+            ),
+            (
+                'tiers/fast/replicas_on',
+                'vault',
+                'tiers.fast.replicas_on',
+                'tier vault has the purpose vault, and must have replica',
+            ),
+            (
+                'tiers/fast/replicas_on',
+                'follower',
+                'tiers.fast.replicas_on',
+                'tier follower has no volume_type',
+            ),
+            (
+                'tiers/vault/replicas_on',
+                'follower',
+                'tiers.vault.replicas_on',
+                'on tiers with the purpose data, not vault',
             ),
             ('tiers/fast/iops/cap', 100, 'tiers.fast.iops.cap', '100 is below the floor of 3000'),
             ('tiers/fast/iops/per_gib', 0.5, 'tiers.fast.iops.per_gib', 'must be a whole number'),

@@ -10,7 +10,7 @@ from trove_ceph.cinder import deletion
 from trove_ceph.gc import inventory, orphan_rules
 from trove_ceph.gc.guests import Guests
 from trove_ceph.gc.orphan import Kind, Orphan
-from trove_ceph.gc.references import References
+from trove_ceph.gc.references import References, Replicas
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
@@ -20,6 +20,7 @@ class Collector:
     """Finds and removes orphans.
 
     :param guests: the warm guests
+    :param replicas: the table of replicas
     :param pools: the pools whose images are examined
     :param min_age: younger objects are ignored
     :param now: the current time, with its time zone
@@ -29,12 +30,14 @@ class Collector:
         self,
         deps: BackupDependencies,
         guests: Guests,
+        replicas: Replicas,
         pools: Sequence[str],
         min_age: datetime.timedelta,
         now: datetime.datetime,
     ):
         self._deps = deps
         self._guests = guests
+        self._replicas = replicas
         self._pools = pools
         self._before = now - min_age
         self._inventory: inventory.Inventory
@@ -62,9 +65,8 @@ class Collector:
         volume_cleanup.purge_trashed(self._deps)
 
     def _judge(self) -> orphan_rules.OrphanRules:
-        return orphan_rules.OrphanRules(
-            self._deps, self._inventory, References(self._deps, self._guests), self._before
-        )
+        references = References(self._deps, self._guests, self._replicas)
+        return orphan_rules.OrphanRules(self._deps, self._inventory, references, self._before)
 
 
 def removal(deps: BackupDependencies, guests: Guests, orphan: Orphan) -> list[steps.Step]:

@@ -9,7 +9,6 @@ names of warm guests that wait.
 
 import datetime
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,10 +20,15 @@ from trove_ceph.gc.references import References
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.guests.dependencies import GuestResource
+from trove_ceph.strategies.restore import cloned_volume
 
 #: The name that Cinder gives to a snapshot, and that its copy in the vault has too.
 _OF_CINDER = re.compile('snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+_ID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+#: The name of the volume of an instance.
+_OF_INSTANCE = re.compile('trove-([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})')
 _NO_INSPECTION = 'no inspection is under way'
+_CLONED = 'its replicas were cloned long ago'
 
 
 class OrphanRules:
@@ -136,11 +140,16 @@ class OrphanRules:
             )
         elif name.kind == 'backup':
             reason = self._references.find_backup_at(name.id, placed.location)
+        elif name.kind == 'replica':
+            reason = None if self._references.is_reprovisioning(name.id) else _CLONED
         else:
             reason = self._reason(name)
         if reason is None:
             return None
         clones = [one for one in placed.image.children if one.snapshot == placed.snapshot.name]
+        if name.kind == 'replica':
+            # Replicas keep what they read when their snapshot is removed.
+            clones = []
         since = placed.snapshot.created_at
         obstacles = {'it has clones:': clones}
         return self._orphan(
@@ -150,7 +159,9 @@ class OrphanRules:
     def _reason(self, name: names.Name) -> str | None:
         if name.kind == 'check':
             return _NO_INSPECTION
-        if name.kind == 'restore' and self._references.has_volume(name.id):
+        if self._references.is_reprovisioning(name.id):
+            return None
+        if name.kind in cloned_volume.KINDS and self._references.has_volume(name.id):
             # Otherwise Cinder would manage it by now, under another name.
             return f'instance {name.id} has another volume'
         if self._references.is_alive(name.id):
@@ -174,9 +185,15 @@ class OrphanRules:
     # In Cinder.
 
     def _volume(self, volume: cinder_resources.Volume) -> Orphan | None:
-        instance_id = _operation_of(volume, 'trove-{}')
-        if instance_id is None or self._references.is_alive(instance_id):
+        instance_id = _instance_of(volume)
+        if instance_id is None or self._references.is_reprovisioning(_operation_id(volume)):
             return None
+        if self._references.has_other_volume(instance_id, volume.id):
+            reason = f'instance {instance_id} has another volume'
+        elif self._references.is_alive(instance_id):
+            return None
+        else:
+            reason = f'there is no instance {instance_id}'
         is_kept = any(one.volume_id == volume.id for one in self._references.kept_volumes)
         if is_kept or any(one.volume_id == volume.id for one in self._references.backups.values()):
             return None
@@ -190,13 +207,12 @@ class OrphanRules:
             'it has snapshots:': snapshots,
             'it has clones:': facts.children if facts else (),
         }
-        reason = f'there is no instance {instance_id}'
         return self._orphan(
             Kind.VOLUME, volume, volume, volume.created_at, reason, obstacles, instance_id
         )
 
     def _volume_snapshot(self, snapshot: cinder_resources.Snapshot) -> Orphan | None:
-        backup_id = _operation_of(snapshot, 'trove-{}-backup')
+        backup_id = _backup_of(snapshot)
         if backup_id is None:
             return None
         record = self._references.backups.get(backup_id)
@@ -331,16 +347,22 @@ def _is_copy(image: image_types.ImageFacts, snapshot: image_types.SnapshotFacts)
     return bool(_OF_CINDER.fullmatch(snapshot.name)) or (own is not None and own.kind == 'backup')
 
 
-def _operation_of(
-    resource: cinder_resources.Volume | cinder_resources.Snapshot, pattern: str
-) -> str | None:
-    """Return the id of the operation that created a resource; None if it is not ours.
+def _backup_of(snapshot: cinder_resources.Snapshot) -> str | None:
+    """Return the id of the backup for which a snapshot was created; None if it is not ours."""
+    backup_id = _operation_id(snapshot)
+    return backup_id if snapshot.name == f'trove-{backup_id}-backup' else None
 
-    :param pattern: the name that our operations give it
+
+def _instance_of(volume: cinder_resources.Volume) -> str | None:
+    """Return the id of the instance for which a volume was created; None if it is not ours.
+
+    The operation is that of the instance itself, or a re-provisioning.
     """
+    found = _OF_INSTANCE.fullmatch(volume.name)
+    return found[1] if found and _operation_id(volume) else None
+
+
+def _operation_id(resource: cinder_resources.Volume | cinder_resources.Snapshot) -> str:
+    """Return the id of the operation that created a resource; empty if it is not ours."""
     operation_id = resource.metadata.get(cinder_resources.OPERATION_KEY, '')
-    try:
-        uuid.UUID(operation_id)
-    except ValueError:
-        return None
-    return operation_id if resource.name == pattern.format(operation_id) else None
+    return operation_id if _ID.fullmatch(operation_id) else ''

@@ -2,13 +2,22 @@
 """What refers to objects: Trove, our own records, and jobs of the storage service."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from trove_ceph.db import backup_record
+from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.gc.guests import Guests
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+
+
+class Replicas(Protocol):
+    """Our table of replicas."""
+
+    def list(self) -> Sequence[ReplicaRecord]: ...
+
 
 Location = image_types.ImageRef | image_types.SnapshotRef
 
@@ -20,13 +29,14 @@ class References:
     has its reference by now.
     """
 
-    def __init__(self, deps: BackupDependencies, guests: Guests):
+    def __init__(self, deps: BackupDependencies, guests: Guests, replicas: Replicas):
         self._trove = deps.trove
         self.jobs = deps.storage.list_jobs()
         self.backups = {one.backup_id: one for one in deps.records.all()}
         self.kept_volumes = deps.records.kept_volumes()
         self.trash_records = deps.records.trashed_images()
         self.guest_ids = guests.list_ids()
+        self._replicas = replicas.list()
         # Interrupted jobs count too: a worker may resume them at any time.
         active = [
             one.work
@@ -85,9 +95,28 @@ class References:
         instance = self._trove.find_instance(instance_id)
         return instance is not None and not instance.is_deleted and instance.volume_id is not None
 
+    def has_other_volume(self, instance_id: str, volume_id: str) -> bool:
+        """Return whether an instance has a volume, and neither has nor is being given this one."""
+        instance = self._trove.find_instance(instance_id)
+        own = {instance.volume_id} if instance is not None else {None}
+        for one in self._replicas:
+            if one.instance_id == instance_id:
+                own |= {one.volume_id, one.new_volume_id, one.old_volume_id}
+        return self.has_volume(instance_id) and volume_id not in own
+
+    def is_reprovisioning(self, operation_id: str) -> bool:
+        """Return whether an id is that of a re-provisioning that has not ended."""
+        return any(
+            one.request_id == operation_id and one.state.is_reprovisioning for one in self._replicas
+        )
+
     def is_known(self, owner_id: str) -> bool:
-        """Return whether our Trove has or had an instance or a backup with an id."""
-        return owner_id in self.backups or any(self._find(owner_id))
+        """Return whether our Trove has or had an instance, a backup or another owner with an id."""
+        return (
+            owner_id in self.backups
+            or any(self._find(owner_id))
+            or any(one.request_id == owner_id for one in self._replicas)
+        )
 
     def shows_backup(self, backup_id: str) -> bool:
         """Return whether Trove shows a backup to its tenant."""

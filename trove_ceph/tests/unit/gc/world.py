@@ -8,6 +8,7 @@ import uuid
 from oslo_utils import units
 
 from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.db import replicas
 from trove_ceph.gc import collector, guests
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
@@ -30,6 +31,7 @@ class World(worlds.World):
         gone.update(deleted=True)
         self.gone_instance = gone.id
         self.guests = Guests()
+        self.replicas = replicas.ReplicaStore()
         #: Their orphans, by kind.
         self.left = {}
 
@@ -42,7 +44,8 @@ class World(worlds.World):
     def collector(self, strike=None, days=2):
         """Return the command's collector, as of a number of days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-        return collector.Collector(self.deps(strike), self.guests, POOLS, MIN_AGE, now)
+        deps = self.deps(strike)
+        return collector.Collector(deps, self.guests, self.replicas, POOLS, MIN_AGE, now)
 
     def find(self, **options):
         return self.collector(**options).find()

@@ -129,6 +129,39 @@ class TroveTablesTest(base.BaseTestCase):
         self.assertIsNone(self.tables.find_instance('none'))
         self.assertIsNone(self.tables.find_backup('none'))
 
+    def add_replica(self, volume_id, **facts):
+        facts = {'slave_of_id': self.instance.id} | facts
+        return trove_database.add_instance(self.project, volume_id, **facts)
+
+    def test_lists_replicas(self):
+        ids = {self.add_replica(None).id, self.add_replica('other').id}
+        self.add_replica('gone').update(deleted=True)
+        self.add_replica('of another', slave_of_id='another instance')
+        self.assertEqual(ids, {one.id for one in self.tables.list_replicas(self.instance.id)})
+
+    def test_lists_the_volumes_of_replicas_and_of_their_sources(self):
+        volume_id = f'volume-{self.instance.id}'
+        self.instance.update(volume_id=volume_id)
+        self.assertNotIn(volume_id, self.tables.list_replicated_volumes())
+        replica = self.add_replica(f'replica-{self.instance.id}')
+        self.add_replica(None)
+        self.assertLessEqual(
+            {volume_id, replica.volume_id}, set(self.tables.list_replicated_volumes())
+        )
+        replica.update(slave_of_id=None)
+        self.assertNotIn(replica.volume_id, self.tables.list_replicated_volumes())
+
+    def test_shows_only_a_replica_in_build_as_failed(self):
+        for task, expected in (
+            (InstanceTasks.BUILDING, InstanceTasks.BUILDING_ERROR_REPLICA),
+            (InstanceTasks.BUILDING_ERROR_SERVER, InstanceTasks.BUILDING_ERROR_SERVER),
+            (InstanceTasks.NONE, InstanceTasks.NONE),
+        ):
+            replica = self.add_replica(None, task_status=task)
+            self.tables.fail_replica(replica.id)
+            self.assertEqual(expected, trove_database.instance(replica.id).task_status)
+        self.tables.fail_replica('no such instance')
+
     def test_lists_servers_of_instances(self):
         other = trove_database.add_instance(self.project, None, server_id=None)
         expected = {self.instance.id: self.instance.compute_instance_id, other.id: None}

@@ -153,7 +153,7 @@ class CliTestCase(base.BaseTestCase):
         self.assertEqual(
             ['fast', 'data', 'nvme', '6', '6', 'volumes-fast', '2x', 'True', '7.0%', '64', '21.3']
             # 10 GiB get the floor, 200 GiB what their size gives, 1000 GiB the cap.
-            + ['fast', '30', '3', '1210', str(3000 + 6000 + 20000)],
+            + ['fast', '30', '3', '1210', str(3000 + 6000 + 20000), '-'],
             [cell for cell in row if cell != '|'],
         )
         rows = json.loads(self._run('show', '--format', 'json')[0])

@@ -53,6 +53,8 @@ operations:
 REQUIRED = {
     'BENCH_IMAGE': 'volumes/volume-1',
     'BENCH_INSTANCE_IMAGE': 'volumes/volume-1',
+    'BENCH_STOCK_INSTANCE': 'c',
+    'BENCH_STOCK_IMAGE': 'volumes/volume-3',
     'BENCH_SAME_POOL_INSTANCE': 'b',
     'BENCH_SAME_POOL_IMAGE': 'volumes/volume-2',
 }

@@ -23,6 +23,7 @@ esac
 """
 _SAME = {'BENCH_SAME_POOL_INSTANCE': 'plain', 'BENCH_SAME_POOL_IMAGE': 'volumes-nvme/volume-plain'}
 _IMAGE = {'BENCH_INSTANCE_IMAGE': 'volumes-nvme/volume-shop'}
+_STOCK = {'BENCH_STOCK_INSTANCE': 'old', 'BENCH_STOCK_IMAGE': 'volumes-nvme/volume-old'}
 
 
 class ReplicaPlansTest(base.BaseTestCase):
@@ -69,13 +70,14 @@ class ReplicaPlansTest(base.BaseTestCase):
             'BENCH_DIRECTORY': str(self.directory),
             'BENCH_LOCAL_DIRECTORY': str(self.directory),
             **_SAME,
+            **_STOCK,
         }
         return subprocess.run(
             ['sh', '-ec', command], env=environ, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
 
     def test_every_plan_repeats_each_contender_five_times(self):
-        environ = {**_IMAGE, **_SAME}
+        environ = {**_IMAGE, **_SAME, **_STOCK}
         for name in ('replica-latency', 'replica-reads', 'replica-scaling', 'semi-sync'):
             loaded = plan_file.load(name, environ)
             self.assertEqual(5, loaded.repeats, name)
@@ -83,29 +85,32 @@ class ReplicaPlansTest(base.BaseTestCase):
             self.assertIn('subject', {one.role for one in loaded.contenders}, name)
 
     def test_creation(self):
-        self.load('replica-latency', **_IMAGE)
-        begin = ['trove choose-backups shop none', 'guests await']
+        self.load('replica-latency', **_IMAGE, **_STOCK)
         used = [
             f'rbd --conf ceph.conf du --pool {pool} --format json'
             for pool in ('volumes-nvme', 'replicas-nvme')
         ]
-        create = 'replicas create shop bench-replica'
-        for name, choice, zone, start in (
-            ('warm', [], '', 'warm'),
-            ('cold', [], ' --zone nova', 'cold'),
-            ('stock', ['trove choose-backups shop stock'], '', 'cold'),
+        for name, source, choice, zone, start in (
+            ('warm', 'shop', [], '', 'warm'),
+            ('cold', 'shop', [], ' --zone nova', 'cold'),
+            ('stock', 'old', ['trove choose-backups old stock'], '', 'cold'),
         ):
+            begin = [f'trove choose-backups {source} none', 'guests await']
             self.assertEqual([*begin, *choice, *used], self.calls('replica', name, 'prepare'))
-            self.assertEqual([create + zone], self.calls('replica', name, 'run'))
+            self.assertEqual(
+                [f'replicas create {source} bench-replica{zone}'],
+                self.calls('replica', name, 'run'),
+            )
             self.assertEqual(
                 f'guests check bench-replica {start}', self.calls('replica', name, 'check')[0]
             )
             self.assertEqual(
                 'trove delete-instance bench-replica', self.calls('replica', name, 'cleanup')[0]
             )
+        self.assertEqual('old', self.contenders['replica', 'stock'].target['instance'])
 
     def test_space_is_the_growth_of_both_pools(self):
-        self.load('replica-latency', **_IMAGE)
+        self.load('replica-latency', **_IMAGE, **_STOCK)
         (self.directory / 'used.json').write_text(
             ''.join(f'{json.dumps({"total_used_size": size})}\n' for size in (3, 4))
         )
@@ -114,7 +119,7 @@ class ReplicaPlansTest(base.BaseTestCase):
         self.assertEqual(10 + 20 - 3 - 4, int(found))
 
     def test_copies_by_tools_of_mysql(self):
-        self.load('replica-latency', **_IMAGE)
+        self.load('replica-latency', **_IMAGE, **_STOCK)
         place = self.directory
         self.assertEqual(
             [f'mysql clone {place}/bench-clone', f'mysql start {place}/bench-clone'],
@@ -129,7 +134,7 @@ class ReplicaPlansTest(base.BaseTestCase):
         )
 
     def test_reprovisioning(self):
-        self.load('replica-latency', **_IMAGE)
+        self.load('replica-latency', **_IMAGE, **_STOCK)
         self.assertEqual(
             [
                 'trove choose-backups shop none',

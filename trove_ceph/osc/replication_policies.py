@@ -39,8 +39,8 @@ class ShowReplicationPolicy(_Source, command.ShowOne):
 class SetReplicationPolicy(_Source, command.ShowOne):
     """Set how the replicas of a source are kept
 
-    Settings without an option stay as they are. The policy stays with the instance: a replica that
-    is promoted has its own.
+    Settings without an option stay as they are. A replica that is promoted takes the policy over
+    from its source.
 
     Examples
       A commit waits until one replica has received it:

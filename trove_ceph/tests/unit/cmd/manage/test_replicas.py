@@ -3,25 +3,22 @@ import datetime
 import json
 
 import fixtures
-from oslotest import base
 
-from trove_ceph.db import replicas, transactions
+from trove_ceph.db import transactions
 from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
 from trove_ceph.tests.unit.cmd.manage import command
-from trove_ceph.tests.unit.db import database, replacement_helpers
-
-_DATABASE = database.Shared()
+from trove_ceph.tests.unit.db import replacement_helpers, replica_helpers
 
 
-class ReplicasTest(base.BaseTestCase):
+class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
     def setUp(self):
         super().setUp()
-        facade = _DATABASE.emptied()
-        self.trove = replacement_helpers.TroveTable(facade)
         self.config = self.useFixture(fixtures.TempDir()).join('trove.conf')
-        self.write(facade.writer.get_engine().url)
+        self.write(self.facade.writer.get_engine().url)
+
+    def transactions(self):
         # The command reads the clock of the database.
-        self.store = replicas.ReplicaStore(transactions.Transactions(facade))
+        return transactions.Transactions(self.facade)
 
     def write(self, url):
         with open(self.config, 'w') as config:

@@ -117,11 +117,13 @@ class Replication(extensions.ExtensionDescriptor):
     def get_resources(self) -> list[extensions.ResourceExtension]:
         rules.register()
         replication_conf.register(CONF)
+        taskmanager_conf.register(CONF)
+        path = CONF.trove_ceph_backup.tiers_file
         policy_store = db_replication_policies.ReplicationPolicyStore()
         return [
             extensions.ResourceExtension(
                 '{tenant_id}/replication',
-                replication.ReplicationController(replicas.ReplicaStore(), policy_store),
+                replication.ReplicationController(replicas.ReplicaStore(), policy_store, path),
                 member_actions={'reprovision': 'POST'},
             ),
             extensions.ResourceExtension(

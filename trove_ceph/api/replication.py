@@ -13,7 +13,7 @@ from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
-from trove_ceph.api import controller, pages, replica_views, schemas
+from trove_ceph.api import controller, pages, replica_views, schemas, volume_copies
 from trove_ceph.api.replica_views import Shown
 from trove_ceph.db import replicas, replication_policies
 from trove_ceph.db.replica_record import ReplicaRecord, Requester
@@ -29,15 +29,18 @@ class ReplicationController(controller.Controller):
 
     :param store: the replicas that follow, or have followed, their source
     :param policy_store: the policies of sources
+    :param tiers_file: the path of the file with the copies of the tiers; it may be missing
     """
 
     def __init__(
         self,
         store: replicas.ReplicaStore,
         policy_store: replication_policies.ReplicationPolicyStore,
+        tiers_file: str,
     ):
         self._store = store
         self._policies = policy_store
+        self._tiers_file = tiers_file
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List replicas, the latest first."""
@@ -115,7 +118,8 @@ class ReplicationController(controller.Controller):
         with controller.translated():
             own, *others = self._shown([row, *followers])
         content = replica_views.replica(own, with_volumes) | {
-            'replicas': [replica_views.replica(one, with_volumes) for one in others]
+            'copies': volume_copies.find(context, row, self._tiers_file),
+            'replicas': [replica_views.replica(one, with_volumes) for one in others],
         }
         return wsgi.Result({_KEY: content}, status)
 

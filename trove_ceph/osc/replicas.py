@@ -82,6 +82,9 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
     cloned_at is when its data were cloned, reprovisioned_at and last_reason when and why it last
     got a fresh clone, and reprovision_due_at when its policy gives it the next one.
 
+    copies is how many copies the storage keeps of its data. With one copy, the loss of a disk can
+    lose the data; the replica then needs a fresh clone.
+
     requested_by, reason, step, attempts and error are of the present or the last re-provisioning.
     A failed attempt is repeated; attempts is how many have failed in this state.
     """

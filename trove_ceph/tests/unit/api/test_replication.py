@@ -87,6 +87,7 @@ class ShowTest(ReplicationTest):
                 'reprovisioned_at': None,
                 'last_reason': None,
                 'reprovision_due_at': None,
+                'copies': None,
                 'replicas': [],
             },
             shown,
@@ -140,6 +141,16 @@ class ShowTest(ReplicationTest):
             self.world.replication_policies.set(self.source.id, reprovision_every_hours=hours)
             self.assertEqual(expected, self.show(replica)['reprovision_due_at'])
 
+    def test_shows_how_many_copies_the_storage_keeps(self):
+        replica = self.world.add_replica(self.source, **FOLLOWING)
+        self.useFixture(world.TiersFile())
+        self.world.app = world._app()
+        for volume_type, copies in (('nvme', 2), ('other', None), (None, None)):
+            self.world.volume_type = volume_type
+            self.assertEqual(copies, self.show(replica)['copies'])
+        replica.update(volume_id=None)
+        self.assertIsNone(self.show(replica)['copies'])
+
     def test_shows_what_trove_knows_of_replicas_without_a_record(self):
         created = self.world.add_instance(
             slave_of_id=self.source.id, task_status=InstanceTasks.BUILDING
@@ -187,7 +198,7 @@ class ListTest(ReplicationTest):
         other = self.world.add_replica(other_source)
         self.assertEqual({ours.id, other.id}, self.ids())
         (found,) = self.list(f'?source_id={self.source.id}')
-        self.assertEqual(self.show(ours), found | {'replicas': []})
+        self.assertEqual(self.show(ours), found | {'copies': None, 'replicas': []})
 
     def test_lists_replicas_of_all_projects_to_operators(self):
         ours = self.world.add_replica(self.source)

@@ -9,6 +9,7 @@ import json
 import types
 import uuid
 
+import cinderclient.exceptions
 import fixtures
 import webob
 from trove.common import api, auth, extensions, wsgi
@@ -108,16 +109,25 @@ class World(fixtures.Fixture):
         self.server = types.SimpleNamespace(status='ACTIVE')
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: self.server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
+        self.volume_type = 'nvme'
+        cinder = types.SimpleNamespace(volumes=types.SimpleNamespace(get=self._volume))
         notifier = types.SimpleNamespace(
             info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         for name, value in (
             ('trove.common.clients.create_nova_client', lambda *_, **__: nova),
+            ('trove.common.clients.create_cinder_client', lambda *_, **__: cinder),
             ('trove.common.clients.create_neutron_client', lambda *_, **__: neutron),
             ('trove.rpc.get_notifier', lambda **_: notifier),
             ('trove.taskmanager.api.API.get_client', lambda *_, **__: Bus(self.casts)),
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def _volume(self, volume_id):
+        """Return a volume of Cinder; None as its type: Cinder does not know the volume."""
+        if self.volume_type is None:
+            raise cinderclient.exceptions.NotFound(404, f'volume {volume_id}')
+        return types.SimpleNamespace(id=volume_id, volume_type=self.volume_type)
 
     def add_instance(self, project=None, **facts):
         return trove_database.add_instance(project or self.project, str(uuid.uuid4()), **facts)

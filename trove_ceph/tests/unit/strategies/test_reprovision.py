@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a re-provisioning does, and what it does when something goes wrong."""
+
+import datetime
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
+from trove_ceph.strategies.replication import reprovision_rules as rules
+from trove_ceph.tests.unit.strategies import reprovision_world
+from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD, REPLICA, REPLICA_UUID
+
+FAILED = StartProgress(StartState.FAILED, 'InnoDB: page corrupt')
+
+
+class ReprovisionTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = reprovision_world.World()
+
+    def reach(self, state):
+        """Run the steps of an attempt until the record has a state."""
+        for step in self.world.attempt().steps():
+            if self.world.record().state is state:
+                return
+            step.do()
+        self.assertIs(state, self.world.record().state)
+
+    def assert_ends(self, text):
+        self.world.finish()
+        self.assertIn(text, self.world.record().error)
+
+    # What it does.
+
+    def test_gets_a_fresh_clone(self):
+        self.world.attempt().run()
+        self.world.check_completed()
+        self.assertEqual('it grew', self.world.record().last_reason)
+        self.assertNotIn(OLD, self.world.volumes)
+
+    def test_serves_while_the_clone_is_made(self):
+        self.reach(ReplicaState.EXCHANGING)
+        self.assertEqual(OLD, self.world.shown)
+        world = reprovision_world.World()
+        for step in world.attempt().steps()[:3]:
+            step.do()
+        self.assertEqual((OLD, OLD), (world.running, world.shown))
+        self.assertEqual(3, len(world.volumes))
+
+    def test_takes_its_time(self):
+        self.world.attach_looks = self.world.detach_looks = 40
+        self.world.start_duration = 40
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_keeps_the_old_volume_until_it_has_caught_up(self):
+        self.world.speed = 0
+        self.reach(ReplicaState.CATCHING_UP)
+        clone = self.world.volumes[self.world.shown]
+        clone.executed -= 10
+        for _ in range(30):
+            self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.world.reclaim()
+        self.assertIn(OLD, self.world.volumes)
+        self.world.speed = 1000
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_waits_for_a_source_that_is_cut_off_meanwhile(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.is_source_up = False
+        for _ in range(rules.MOST_ATTEMPTS + 1):
+            self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.world.is_source_up = True
+        self.world.finish()
+        self.world.check_completed()
+
+    # A guest that does not release its volume.
+
+    def test_server_is_switched_off_if_the_guest_hangs(self):
+        self.world.hangs = True
+        self.reach_hanging()
+        self.assertEqual('ACTIVE', self.world.server_status)
+        self.world.pass_time(reprovision_world.TIMEOUT_SEC)
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        # MySQL was started on the clone by itself, and its guest hangs no more.
+        self.world.hangs = False
+        self.world.boot_looks = 5
+        self.world.finish()
+        self.world.check_completed()
+
+    def reach_hanging(self):
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.assertIs(ReplicaState.EXCHANGING, self.world.record().state)
+        self.assertEqual(OLD, self.world.mounted)
+
+    def test_pool_of_the_old_volume_is_lost(self):
+        world = reprovision_world.World(is_lost=True)
+        world.boot_looks = 3
+        world.finish()
+        world.check_completed()
+        self.assertEqual({OLD}, world.discarded)
+        world.volumes[OLD].is_lost = False
+        world.check_completed()
+        self.assertNotIn(OLD, world.volumes)
+
+    def test_no_way_back_to_a_lost_pool(self):
+        world = reprovision_world.World(is_lost=True)
+        world.start_answers = [FAILED] * 7
+        world.finish()
+        world.check_completed()
+
+    # Refusals.
+
+    def test_refused(self):
+        for text, name, value in (
+            ('on no tier', 'refusal', 'on no tier'),
+            ('being backed up', 'is_being_backed_up', True),
+            ('is deleted', 'is_source_deleted', True),
+            ('follows another', 'follows', 'another'),
+            ('follows no instance', 'follows', None),
+        ):
+            self.world = reprovision_world.World()
+            setattr(self.world, name, value)
+            self.world.attempt().run()
+            self.assertIn(text, self.world.record().error)
+            self.world.check_as_before()
+
+    def test_refused_with_a_foreign_volume_on_the_server(self):
+        self.world.volumes['foreign'] = type(self.world.volumes[OLD])(1, servers={'server'})
+        del self.world.volumes[OLD]
+        self.world.volumes[OLD] = type(self.world.volumes['foreign'])(50)
+        self.world.attempt().run()
+        self.assertIn('has the volume foreign', self.world.record().error)
+
+    def test_task_that_an_operator_has_reset(self):
+        self.world.trove.set(REPLICA, task_id=1)
+        self.world.attempt().run()
+        self.assertIn('has the task NONE', self.world.record().error)
+
+    # Failures before the exchange.
+
+    def test_gives_up_before_the_exchange(self):
+        self.world.clone_errors = 1000
+        self.assert_ends('the storage did not answer')
+        self.world.check_as_before()
+        self.assertIs(1, self.world.record().failures)
+
+    def test_source_that_does_not_answer(self):
+        self.world.is_source_up = False
+        self.world.password = 1
+        self.assert_ends('does not answer')
+        self.world.check_as_before()
+
+    def test_clone_that_cannot_be_removed(self):
+        self.world.clone_errors = 1000
+        self.world.down = {'clones'}
+        self.world.finish()
+        self.world.check_as_before()
+
+    # The way back.
+
+    def test_gets_its_old_volume_back_if_nova_does_not_attach_the_new_one(self):
+        self.world.attach_errors = rules.MOST_ATTEMPTS
+        self.assert_ends('a service that it needs did not answer')
+        self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_mysql_does_not_start(self):
+        self.world.start_answers = [FAILED] * rules.MOST_STARTS
+        self.assert_ends('page corrupt')
+        self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_it_does_not_follow(self):
+        for name in ('io_error', 'sql_error'):
+            self.world = reprovision_world.World()
+            self.reach(ReplicaState.CATCHING_UP)
+            setattr(self.world, name, 'error 1236')
+            for _ in range(rules.MOST_ATTEMPTS):
+                self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+            self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+            setattr(self.world, name, '')
+            self.assert_ends('error 1236')
+            self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_the_agent_is_silent(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.agent_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.world.now += rules.ANSWER_TIMEOUT
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+        self.world.agent_looks = 0
+        self.assert_ends('does not answer')
+        self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_the_exchange_takes_too_long(self):
+        self.world.attach_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.world.now += rules.EXCHANGE_TIMEOUT + datetime.timedelta(seconds=1)
+        self.world.attach_looks = 0
+        self.assert_ends('not be exchanged in time')
+        self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_the_source_is_deleted(self):
+        for state in (ReplicaState.EXCHANGING, ReplicaState.CATCHING_UP):
+            self.world = reprovision_world.World()
+            if state is ReplicaState.CATCHING_UP:
+                self.reach(state)
+            else:
+                self.world.detach_looks = 10**6
+                self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+                self.world.detach_looks = 0
+            self.world.is_source_deleted = True
+            self.assert_ends('is deleted')
+            self.world.check_as_before()
+
+    def test_source_that_does_not_answer_after_the_return(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.is_source_up, self.world.is_source_deleted = False, True
+        self.world.finish()
+        # It follows when the watch of replicas attaches it again.
+        self.assertEqual(OLD, self.world.running)
+        self.assertEqual(REPLICA_UUID, self.world.volumes[OLD].uuid)
+
+    def test_mysql_starts_on_neither_volume(self):
+        self.world.start_answers = [FAILED] * 2 * rules.MOST_STARTS
+        self.assert_ends('page corrupt')
+        self.assertEqual('FAILED', self.world.service_status)
+        self.assertEqual(OLD, self.world.shown)
+        self.assertIs(ReplicaState.FOLLOWING, self.world.record().state)
+
+    def test_old_volume_that_is_given_up_is_not_given_back(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.attempt().run()
+        self.world.check_completed()
+        world = reprovision_world.World()
+        steps = world.attempt().steps()
+        for step in steps[:6]:
+            step.do()
+        world.discarded.add(OLD)
+        world.start_answers = [FAILED] * rules.MOST_STARTS
+        world.is_source_deleted = True
+        world.finish()
+        world.check_completed()
+
+    # Nova.
+
+    def test_server_that_nova_does_not_have(self):
+        self.world.has_server = False
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.world.attempt().run)
+        self.assertIn('Nova has no server', str(error))
+
+    def test_volume_on_another_server(self):
+        for step in self.world.attempt().steps()[:3]:
+            step.do()
+        clone = self.world.volumes[self.world.record().new_volume_id]
+        clone.servers, clone.status = {'other'}, 'in-use'
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.world.attempt().run
+        )
+        self.assertIn('is attached to server other', str(error))

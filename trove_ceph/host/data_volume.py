@@ -68,11 +68,12 @@ class DataVolume:
         Blocks for at most ``ready_timeout_sec`` plus the time of the commands.
 
         :param uid: owner of the mounted file system, as ``gid``
-        :param volume_id: of the only volume to use, if the device has a serial number; '': any
+        :param volume_id: of the only volume to use, if the device has a serial number; '': any. A
+            machine that has mounted its volume before uses any, since it may have got another one
         :raises VolumeNotReadyError: the device did not appear in time
         :raises VolumeHasDataError: the device holds data that is not a known file system
         """
-        self._wait_for_device(ready_timeout_sec, volume_id)
+        self._wait_for_device(ready_timeout_sec, '' if self._is_in_fstab() else volume_id)
         self.configure_queue(read_ahead_kib)
         self.ensure_formatted(format_timeout_sec)
         self.ensure_mounted()
@@ -282,6 +283,10 @@ class DataVolume:
         # A recursive change at every start would touch each file of a large database in vain.
         if self._storage.owner(self.mount_point) != (uid, gid):
             self._storage.set_owner(self.mount_point, uid, gid, recursive=True)
+
+    def _is_in_fstab(self) -> bool:
+        with open(self._fstab, encoding='utf-8') as fstab:
+            return any(line.split()[1:2] == [self.mount_point] for line in fstab)
 
     def _update_fstab(self, fstype: str) -> None:
         """Add the mount to fstab: docker restarts the database at boot, before the agent runs."""

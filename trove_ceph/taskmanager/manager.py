@@ -19,7 +19,7 @@ from trove.taskmanager import manager
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import replacements as replacement_store
-from trove_ceph.db import work_queue
+from trove_ceph.db import replicas, work_queue
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
 from trove_ceph.db.roles import Role
@@ -71,7 +71,7 @@ _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
 #: The interval of the thread that continues interrupted operations and starts due jobs.
 _WORK_SPACING_SEC = 10
-#: The interval of the thread that continues replacements of servers.
+#: The interval of the threads that continue replacements of servers and re-provisionings.
 _REPLACEMENTS_SPACING_SEC = 2
 _PRUNING_SPACING_SEC = 3600
 #: The interval of the thread that keeps the pools of warm guests.
@@ -142,7 +142,19 @@ class Manager(manager.Manager):
         self._replication_deps = functools.cache(
             lambda: replication_factory.make_dependencies(CONF, self.admin_context, self._deps())
         )
-        self._replication = replication.Replication(self._replication_deps, self._find_warm_guests)
+        self._reprovisionings = functools.cache(
+            lambda: replication_factory.make_reprovisionings(
+                CONF, self.admin_context, self._replication_deps()
+            )
+        )
+        self._replica_store = replicas.ReplicaStore()
+        self._replication = replication.Replication(
+            self._replication_deps, self._find_warm_guests, self._reprovisionings
+        )
+        # A thread of its own: the replacements must not wait for the clients of this one.
+        self._replication_background = background.Background(
+            _REPLACEMENTS_SPACING_SEC, (self._replication.reprovision_due,)
+        )
         self._failover_thread = failover.FailoverThread(CONF, self._deps)
         self._replication_watch = replication_watch.ReplicationWatchThread(
             CONF, self._deps, lambda: replication_factory.make_agents(CONF, self.admin_context)
@@ -304,6 +316,12 @@ class Manager(manager.Manager):
         self._replacements().look_now()
         self._replacements().start_due()
 
+    # The API calls this when it has recorded a re-provisioning (notify.py).
+    def reprovision_replicas(self, context):
+        """Continue the re-provisionings of replicas that are due."""
+        self._start_threads()
+        self._replication.reprovision_now()
+
     # The API calls this and run_backup_policies when it has recorded a request (notify.py).
     def copy_and_verify_backups(self, context):
         """Start the copies and verifications that are due."""
@@ -340,16 +358,21 @@ class Manager(manager.Manager):
         self._background.start()
         self._guest_background.start()
         self._replacement_background.start()
+        self._replication_background.start()
         self._failover_thread.start()
         self._replication_watch.start()
 
     def _cancel_replacement(self, instance_id: str) -> None:
-        """Return when the server of an instance that is being deleted is not replaced any more."""
+        """Return when no server or volume of an instance that is being deleted is replaced."""
         # Without a replacement, a deletion needs none of the clients that these use.
         if self._replacement_store.find_open(instance_id) is not None:
             # This may take minutes, and another taskmanager resumes a deletion only by its claim.
             with self._claimed(Role.DELETE_INSTANCE, instance_id):
                 self._replacements().cancel(instance_id)
+        replica = self._replica_store.find(instance_id)
+        if replica is not None and replica.state.is_reprovisioning:
+            with self._claimed(Role.DELETE_INSTANCE, instance_id):
+                self._replication.cancel_reprovisioning(instance_id)
 
     def _start_replacements(self) -> None:
         self._replacements().start_due()

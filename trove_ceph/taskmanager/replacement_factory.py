@@ -53,12 +53,7 @@ def make_dependencies(
             clients_admin.glance_client_trove_admin(None, region),
         ),
         network=ports,
-        volumes=replacement_volumes.ReplacementVolumes(
-            deps.cinder,
-            deps.find_image,
-            deps.storage.describe,
-            volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
-        ),
+        volumes=make_volumes(deps),
         guests=replacement_guests.ReplacementGuests(
             guest_factory.make_store(conf), warm, ports.take_guest_port
         ),
@@ -68,6 +63,21 @@ def make_dependencies(
             lambda flavor_id: nova.flavors.get(flavor_id).to_dict(),
         ),
         patience_sec=conf.trove_ceph_replacement.patience_sec,
+    )
+
+
+def make_volumes(
+    deps: backup_dependencies.BackupDependencies,
+) -> replacement_volumes.ReplacementVolumes:
+    """Return the data volumes of servers.
+
+    :param deps: of backups, whose clients they share
+    """
+    return replacement_volumes.ReplacementVolumes(
+        deps.cinder,
+        deps.find_image,
+        deps.storage.describe,
+        volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
     )
 
 

@@ -10,7 +10,6 @@ from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.replication import clones, placement
 from trove_ceph.strategies.restore import cloned_volume
-from trove_ceph.taskmanager import replacement_volumes
 from trove_ceph.tiers import tier_types
 
 
@@ -18,12 +17,12 @@ class ReplicaVolumes:
     """The data volumes; see :class:`.reprovision_dependencies.Volumes`.
 
     :param deps: of backups, with the clients of Cinder and of the storage service
-    :param volumes: those of replacements, with which it shares what detaches a volume
+    :param detach: see :meth:`.ReplacementVolumes.detach`
     """
 
-    def __init__(self, deps: BackupDependencies, volumes: replacement_volumes.ReplacementVolumes):
+    def __init__(self, deps: BackupDependencies, detach: Callable[[str, str], None]):
         self._deps = deps
-        self.detach = volumes.detach
+        self.detach = detach
 
     def find_servers(self, volume_id: str) -> Collection[str]:
         """Return the ids of the servers for which Cinder attaches or reserves a volume."""

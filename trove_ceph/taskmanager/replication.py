@@ -15,6 +15,7 @@ from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import clones
 from trove_ceph.strategies.replication import create as creation
 from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
+from trove_ceph.taskmanager import reprovisionings
 from trove_ceph.trove_adapter import instance_creation, service_context, trove_db, warm_server
 
 LOG = logging.getLogger(__name__)
@@ -26,15 +27,18 @@ class Replication:
     :param get_deps: returns the dependencies; called at each request, since the services need not
         be up when the process starts
     :param find_guests: returns the warm guests; None: there are none
+    :param get_reprovisionings: returns those of this process; called as ``get_deps``
     """
 
     def __init__(
         self,
         get_deps: Callable[[], ReplicationDependencies],
         find_guests: Callable[[], warm_server.WarmGuests | None],
+        get_reprovisionings: Callable[[], reprovisionings.Reprovisionings],
     ):
         self._get_deps = get_deps
         self._find_guests = find_guests
+        self._get_reprovisionings = get_reprovisionings
 
     def create(
         self, context: Any, instance_ids: Sequence[str], arguments: Mapping[str, Any]
@@ -62,6 +66,22 @@ class Replication:
         followed = {one: wait() for one, wait in zip(instance_ids, waits, strict=True)}
         if not all(followed.values()):
             self._drop_users(request.source_id, [one for one, ok in followed.items() if not ok])
+
+    def reprovision_due(self) -> None:
+        """Continue the re-provisionings that are due; call it every 2 s."""
+        self._get_reprovisionings().start_due()
+
+    def reprovision_now(self) -> None:
+        """Continue the re-provisionings that are due, and look for new requests in any case."""
+        self._get_reprovisionings().look_now()
+        self.reprovision_due()
+
+    def cancel_reprovisioning(self, instance_id: str) -> None:
+        """Return when an instance that is being deleted is not re-provisioned any more.
+
+        :raises InProgressError: it did not end in time
+        """
+        self._get_reprovisionings().cancel(instance_id)
 
     def remove_old_snapshots(self) -> None:
         """Remove the snapshots of sources that interrupted operations have left."""

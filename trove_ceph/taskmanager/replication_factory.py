@@ -7,11 +7,24 @@ from typing import Any
 from oslo_config import cfg
 
 from trove_ceph.db import replicas
+from trove_ceph.strategies.backup import claimed, queue_worker
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.replication.dependencies import Limits, ReplicationDependencies
-from trove_ceph.taskmanager import guest_factory
+from trove_ceph.strategies.replication.reprovision_dependencies import ReprovisionDependencies
+from trove_ceph.taskmanager import (
+    guest_factory,
+    replacement_factory,
+    replica_volumes,
+    reprovisionings,
+)
 from trove_ceph.tiers import tiers_file
-from trove_ceph.trove_adapter import guest_rpcapi, replication_agents, trove_db
+from trove_ceph.trove_adapter import (
+    guest_rpcapi,
+    nova,
+    replaced_instance,
+    replication_agents,
+    trove_db,
+)
 
 
 def make_agents(conf: cfg.ConfigOpts, context: Any) -> replication_agents.ReplicationAgents:
@@ -19,10 +32,50 @@ def make_agents(conf: cfg.ConfigOpts, context: Any) -> replication_agents.Replic
 
     :param context: of the user of ``[service_credentials]``
     """
-    nova = guest_factory.connect_to_nova(conf)
+    client = guest_factory.connect_to_nova(conf)
     return replication_agents.ReplicationAgents(
         lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-        lambda flavor_id: nova.flavors.get(flavor_id).to_dict(),
+        lambda flavor_id: client.flavors.get(flavor_id).to_dict(),
+    )
+
+
+def make_reprovisionings(
+    conf: cfg.ConfigOpts, context: Any, deps: ReplicationDependencies
+) -> reprovisionings.Reprovisionings:
+    """Return the re-provisionings on which this process works.
+
+    :param context: of the user of ``[service_credentials]``, for calls of guest agents
+    :param deps: of replicas, whose clients they share
+    """
+    return reprovisionings.Reprovisionings(
+        make_reprovision_dependencies(conf, context, deps),
+        deps.backup.worker,
+        queue_worker.WorkerThreads(conf.trove_ceph_replication.reprovisionings_at_once),
+    )
+
+
+def make_reprovision_dependencies(
+    conf: cfg.ConfigOpts, context: Any, deps: ReplicationDependencies
+) -> ReprovisionDependencies:
+    """Return the dependencies of re-provisioning.
+
+    :param context: of the user of ``[service_credentials]``, for calls of guest agents
+    :param deps: of replicas, whose clients it shares
+    """
+    return ReprovisionDependencies(
+        store=deps.store,
+        heartbeat=deps.backup.heartbeat,
+        instances=replaced_instance.ReplacedInstances(),
+        servers=nova.Nova(guest_factory.connect_to_nova(conf)),
+        volumes=replica_volumes.ReplicaVolumes(
+            deps.backup, replacement_factory.make_volumes(deps.backup).detach
+        ),
+        clones=lambda claim: replica_volumes.ReplicaClones(
+            claimed.guarded(deps.backup, claim), deps.tiers
+        ),
+        agents=make_agents(conf, context),
+        patience_sec=conf.trove_ceph_replacement.patience_sec,
+        exchange_timeout_sec=conf.trove_ceph_replication.exchange_timeout_sec,
     )
 
 

@@ -18,6 +18,7 @@ from trove_ceph.strategies.replacement.dependencies import StartProgress, StartS
 MAX_ANSWER_BYTES = 4 * 1024**2
 #: Of a reason that a guest gives.
 MAX_ERROR_CHARACTERS = 500
+_RELEASE_TIMEOUT_SEC = 60
 
 
 class GuestAPI(api.API):
@@ -186,7 +187,8 @@ class GuestAPI(api.API):
 
     def release_volume(self) -> None:
         """Stop MySQL and unmount the data volume; do nothing where that is done."""
-        self._call_checked('release_volume')
+        # MySQL may take longer to end; a repetition waits for it again.
+        self._call_checked('release_volume', timeout_sec=_RELEASE_TIMEOUT_SEC)
 
     def set_semi_sync(self, as_source: bool, as_replica: bool, timeout_ms: int) -> None:
         """Switch semi-synchronous replication on or off, without a restart.

@@ -164,4 +164,4 @@ class ReprovisionDependencies:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     patience_sec: float = 30
-    exchange_timeout_sec: float = 120
+    exchange_timeout_sec: float = 300

@@ -254,8 +254,20 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn(self.storage.serial, str(error))
         self.assertEqual([], self.storage.done)
         for serial in (volume_id, volume_id[:20], None):
+            open(self.fstab, 'w').close()
             self.storage.serial = serial
             self.prepare(volume_id=volume_id)
+
+    def test_volume_that_replaced_the_first_one_is_used(self):
+        volume_id = '33333333-0000-4000-8000-333333333333'
+        self.storage.serial = volume_id[:20]
+        self.prepare(volume_id=volume_id)
+        self.storage.mounts.clear()
+        self.storage.serial = '44444444-0000-4000-8'
+
+        self.prepare(volume_id=volume_id)
+
+        self.assertEqual(2, self.storage.done.count('mount xfs noatime,inode64'))
 
     def test_without_an_id_any_disk_is_used(self):
         self.storage.serial = '44444444-0000-4000-8'

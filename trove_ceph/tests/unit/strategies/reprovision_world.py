@@ -230,5 +230,5 @@ class World:
             raise AssertionError(f'an invariant was broken: {self.broken[0]}')
         self.reclaim()
         left = set(self.volumes) - {'volume-source'} - self.discarded
-        if left or self.record() is not None and self.record().state.is_reprovisioning:
+        if left or self.is_open():
             raise AssertionError(f'left behind: {left}, {self.record()}')

@@ -257,7 +257,5 @@ class ReprovisionTest(base.BaseTestCase):
             step.do()
         clone = self.world.volumes[self.world.record().new_volume_id]
         clone.servers, clone.status = {'other'}, 'in-use'
-        error = self.assertRaises(
-            exceptions.ServiceUnavailableError, self.world.attempt().run
-        )
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.world.attempt().run)
         self.assertIn('is attached to server other', str(error))

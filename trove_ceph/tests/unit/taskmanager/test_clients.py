@@ -153,7 +153,7 @@ class NovaTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.requests, self.status, self.now = [], 200, 0.0
-        self.on_request = lambda: None
+        self.on_request, self.answer = lambda: None, ANSWER
         http = requests.Session()
         http.mount('http://', Adapter(self))
         token = cinder_http.Token('service', 'admin')
@@ -209,6 +209,36 @@ class NovaTest(base.BaseTestCase):
             exceptions.ServiceUnavailableError, self.nova.attach_volume, 'server', 'volume'
         )
         self.assertEqual(10, self.now)
+
+    def test_detaches_a_volume(self):
+        self.nova.detach_volume('server', 'volume')
+        (request,) = self.requests
+        self.assertEqual('DELETE', request.method)
+        self.assertTrue(request.url.endswith('/servers/server/os-volume_attachments/volume'))
+        self.status = 404
+        self.nova.detach_volume('server', 'volume')
+        self.status = 409
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.detach_volume, 'server', 'volume'
+        )
+        self.assertIn('Nova failed at detaching volume volume', str(error))
+
+    def test_finds_the_volumes_of_a_server(self):
+        self.answer = b'{"volumeAttachments": [{"volumeId": "a"}, {"volumeId": "b"}]}'
+        self.assertEqual({'a', 'b'}, self.nova.find_volumes('server'))
+
+    def test_switches_a_server_off_and_on(self):
+        for verb, action in ((self.nova.stop, 'os-stop'), (self.nova.start, 'os-start')):
+            self.requests.clear()
+            # The second request finds that Nova is doing so, or has done it.
+            for self.status in (202, 409):
+                verb('server')
+            self.assertEqual(
+                [{action: None}] * 2, [json.loads(request.body) for request in self.requests]
+            )
+            self.status = 500
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, 'server')
+            self.status = 200
 
     def test_attaches_a_port(self):
         self.nova.attach_port('server', 'port')
@@ -275,7 +305,7 @@ class Adapter(requests.adapters.BaseAdapter):
         response.status_code = self._test.status
         response.headers['Content-Type'] = 'application/json'
         response.url, response.request = request.url, request
-        response.raw = io.BytesIO(ANSWER)
+        response.raw = io.BytesIO(self._test.answer)
         return response
 
     def close(self):

@@ -42,6 +42,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._recovery_threads = worlds.AtOnce()
         self.manager._guest_background.start = lambda: None
         self.manager._replication_watch.start = lambda: None
+        self.manager._replication_background.start = lambda: None
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
 
     def patch(self, name, value):

@@ -13,6 +13,7 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementState
+from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -55,9 +56,14 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
             '_background',
             '_guest_background',
             '_replacement_background',
+            '_replication_background',
             '_replication_watch',
         ):
             getattr(self.manager, thread).start = lambda: None
+        self.manager._replica_store = types.SimpleNamespace(find=lambda _id: self.replica)
+        self.manager._reprovisionings = lambda: self
+        self.manager._replication._get_reprovisionings = lambda: self
+        self.replica = None
         self.set_pools(['mysql/9.7:large'])
         self.record = test_replaced_instance.record(self.world.instance.id)
         self.ended = dataclasses.replace(self.record, state=ReplacementState.COMPLETED)
@@ -200,7 +206,26 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._resume_deletion(self.world.instance.id)
         self.assertEqual(['cancel', 'delete'], self.calls)
 
+    def test_deletion_ends_a_reprovisioning(self):
+        for state, expected in (
+            (ReplicaState.FOLLOWING, ['stock delete_instance']),
+            (ReplicaState.EXCHANGING, ['cancel', 'stock delete_instance']),
+        ):
+            self.calls.clear()
+            self.replica = types.SimpleNamespace(state=state)
+            self.delete()
+            self.assertEqual(expected, self.calls)
+
     # The threads.
+
+    def test_reprovisions_at_once_when_notified(self):
+        self.manager.reprovision_replicas(None)
+        self.assertEqual(['look_now', 'start_due'], self.calls)
+
+    def test_continues_reprovisionings_in_the_background(self):
+        for function in self.manager._replication_background._functions:
+            function()
+        self.assertEqual(['start_due'], self.calls)
 
     def test_looks_at_once_when_notified(self):
         self.manager.replace_servers(None)

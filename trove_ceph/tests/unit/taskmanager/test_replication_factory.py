@@ -11,7 +11,9 @@ from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.strategies.replication import dependencies
 from trove_ceph.taskmanager import replication_factory
 from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.strategies import replication_world
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import nova
 
 CONF = trove_cfg.CONF
 
@@ -57,3 +59,24 @@ class ReplicationFactoryTest(base.BaseTestCase):
                     'placement_groups: {count: 8}}}'
                 )
             self.assertEqual([name], list(found.tiers().tiers))
+
+    # Re-provisioning.
+
+    def reprovisioning(self, make):
+        """Creating the clients sends no request."""
+        world = replication_world.ReplicationWorld()
+        return make(CONF, trove_context.TroveContext(), world.replication_deps())
+
+    def test_dependencies_of_reprovisioning(self):
+        made = self.reprovisioning(replication_factory.make_reprovision_dependencies)
+        self.assertIsInstance(made.servers, nova.Nova)
+        options = CONF.trove_ceph_replication
+        self.assertEqual(options.exchange_timeout_sec, made.exchange_timeout_sec)
+        self.assertEqual(CONF.trove_ceph_replacement.patience_sec, made.patience_sec)
+
+    def test_reprovisionings_of_this_process(self):
+        """There is none in the table."""
+        made = self.reprovisioning(replication_factory.make_reprovisionings)
+        log = self.useFixture(fixtures.FakeLogger('trove_ceph'))
+        made.start_due()
+        self.assertEqual('', log.output)

@@ -153,6 +153,30 @@ class ReplacedInstanceTest(base.BaseTestCase):
             self.assertEqual(ServiceStatuses.HEALTHY, self.status())
             self.instance.update(deleted=True, task_status=InstanceTasks.NONE)
 
+    def test_sets_the_volume(self):
+        for _again in range(2):
+            self.instances.set_volume(self.instance.id, 'new-volume')
+            self.assertEqual('new-volume', self.row().volume_id)
+        self.assertEqual(ServiceStatuses.HEALTHY, self.status())
+
+    def test_sets_no_volume_of_an_instance_that_is_being_deleted(self):
+        before = self.row().volume_id
+        self.instance.update(task_status=InstanceTasks.DELETING)
+        for _stage in range(2):
+            self.assertRaises(
+                exceptions.ReplacementCanceledError,
+                self.instances.set_volume,
+                *(self.instance.id, 'new-volume'),
+            )
+            self.assertEqual(before, self.row().volume_id)
+            self.instance.update(deleted=True, task_status=InstanceTasks.NONE)
+
+    def test_knows_the_source_of_a_replica(self):
+        self.assertIsNone(self.instances.find(self.instance.id).source_id)
+        self.instance.update(slave_of_id='source')
+        found = self.instances.find(self.instance.id)
+        self.assertEqual(('source', True), (found.source_id, found.is_replicating))
+
     def test_reports_that_mysql_serves(self):
         self.instances.show_server(self.record)
         self.instances.report_healthy(self.record.instance_id)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volumes of a replica that is re-provisioned, in Cinder, Ceph and our tables."""
+
+import dataclasses
+import types
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.replica_record import Requester
+from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.taskmanager import replica_volumes
+from trove_ceph.tests.unit.strategies import replication_world
+from trove_ceph.tests.unit.strategies.test_replica_creation import created
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+
+class ReplicaVolumesCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = replication_world.ReplicationWorld(replicas_on='replica')
+        created(self.world)
+        (self.replica_id,) = self.world.replicas
+        self.instance = trove_database.instance(self.replica_id)
+        self.instance.update(task_status=trove_database.InstanceTasks.NONE)
+        self.old_id = self.instance.volume_id
+        self.world.store.register(
+            self.replica_id, self.world.project, self.world.instance.id, self.old_id, None
+        )
+        self.record = self.world.store.request(self.replica_id, Requester.TENANT, 'it grew')
+        deps = self.world.replication_deps()
+        self.deps = deps.backup
+        self.clones = replica_volumes.ReplicaClones(deps.backup, deps.tiers)
+        self.detached = []
+        self.volumes = replica_volumes.ReplicaVolumes(
+            deps.backup, lambda *arguments: self.detached.append(arguments)
+        )
+
+    def images(self):
+        """Return the images of replicas."""
+        return self.world.images(replication_world.REPLICA_POOL) - {self.world.vault.name}
+
+
+class ReplicaClonesTest(ReplicaVolumesCase):
+    def test_creates_a_clone_on_the_tier_of_the_replica(self):
+        new_id = self.clones.create(self.record)
+        volume = self.world.cinder.volumes[new_id]
+        self.assertEqual(
+            ('available', f'trove-{self.replica_id}', 'nvme-replica'),
+            tuple(volume[name] for name in ('status', 'name', 'type')),
+        )
+        facts = self.world.storage.describe(self.world.cinder.image(volume))
+        self.assertEqual(self.world.volume_image, facts.parent.of)
+        self.assertEqual([], self.snapshots())
+        self.assertEqual(new_id, self.clones.create(self.record))
+        self.assertEqual(2, len(self.images()))
+
+    def snapshots(self):
+        found = self.world.storage.describe(self.world.volume_image).snapshots
+        return [one.name for one in found if not one.removed]
+
+    def test_clone_is_as_large_as_the_present_volume(self):
+        self.world.cinder.volumes[self.old_id]['size'] += 2
+        new_id = self.clones.create(self.record)
+        sizes = [self.world.cinder.volumes[one]['size'] for one in (self.old_id, new_id)]
+        self.assertEqual(sizes[0], sizes[1])
+
+    def test_present_volume_that_cinder_does_not_have(self):
+        del self.world.cinder.volumes[self.old_id]
+        new_id = self.clones.create(self.record)
+        self.assertEqual('nvme-replica', self.world.cinder.volumes[new_id]['type'])
+
+    def test_refuses_a_source_without_a_volume(self):
+        trove_database.instance(self.world.instance.id).update(volume_id=None)
+        error = self.assertRaises(
+            exceptions.ReprovisioningRefusedError, self.clones.create, self.record
+        )
+        self.assertIn('does not exist, or is on no tier', str(error))
+
+    def test_refuses_a_type_that_is_not_for_replicas(self):
+        self.world.cinder.add_type('other')
+        self.world.cinder.volumes[self.old_id]['type'] = 'other'
+        self.assertRaises(exceptions.ReprovisioningRefusedError, self.clones.create, self.record)
+
+    def test_removes_the_clone_only(self):
+        for _again in range(2):
+            self.clones.create(self.record)
+            self.clones.remove(self.record)
+            self.clones.remove(self.record)
+            self.world.cinder.work()
+            self.assertEqual(1, len(self.images()))
+            self.assertEqual([], self.snapshots())
+            self.assertIn(self.old_id, self.world.cinder.volumes)
+
+
+class VolumesTest(ReplicaVolumesCase):
+    def test_deletes_the_old_volume_of_an_instance_that_lives(self):
+        new_id = self.clones.create(self.record)
+        self.instance.update(volume_id=new_id)
+        self.assertFalse(self.volumes.is_discarded(self.old_id))
+        for _again in range(2):
+            self.volumes.discard(self.old_id, self.record)
+        self.assertTrue(self.volumes.is_discarded(self.old_id))
+        volume_cleanup.reclaim(self.deps)
+        self.world.cinder.work()
+        self.assertNotIn(self.old_id, self.world.cinder.volumes)
+        self.assertIn(new_id, self.world.cinder.volumes)
+        self.assertEqual(1, len(self.images()))
+
+    def test_keeps_the_volume_that_the_instance_has(self):
+        self.volumes.discard(self.old_id, self.record)
+        volume_cleanup.reclaim(self.deps)
+        self.world.cinder.work()
+        self.assertIn(self.old_id, self.world.cinder.volumes)
+
+    def test_volume_that_cannot_be_read(self):
+        self.assertTrue(self.volumes.can_be_read(self.old_id))
+        image = self.world.cinder.image(self.world.cinder.volumes[self.old_id])
+        self.world.storage.trash(image, self.world.storage.describe(image).image_id)
+        self.assertFalse(self.volumes.can_be_read(self.old_id))
+        self.assertFalse(self.volumes.can_be_read('00000000-0000-4000-8000-000000000000'))
+
+    def test_attachments(self):
+        cinder = types.SimpleNamespace(find_attachments=lambda _id: {'server': 'attachment'})
+        volumes = replica_volumes.ReplicaVolumes(
+            dataclasses.replace(self.deps, cinder=cinder), self.volumes.detach
+        )
+        self.assertEqual({'server'}, set(volumes.find_servers(self.old_id)))
+        self.assertFalse(self.volumes.is_attached(self.old_id))
+        self.world.cinder.volumes[self.old_id]['status'] = 'in-use'
+        self.assertTrue(self.volumes.is_attached(self.old_id))
+        self.volumes.detach(self.old_id, 'server')
+        self.assertEqual([(self.old_id, 'server')], self.detached)

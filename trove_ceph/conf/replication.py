@@ -105,9 +105,9 @@ OPTS: list[cfg.Opt] = [
         default=300,
         min=10,
         max=3600,
-        help='Seconds that the guest of a replica may take to release its volume, which is exchanged '
-        'for a fresh clone. Then its server is switched off, as that of a guest which hangs because '
-        'the pool of its volume is lost. Lower: a MySQL that ends slowly is killed.',
+        help='Seconds that the guest of a replica may take to release its volume for a new clone. '
+        'Then its server is switched off, as for a guest that hangs because its pool is lost. '
+        'Lower: a MySQL that ends slowly is killed.',
     ),
 ]
 

@@ -55,17 +55,25 @@ _ERRANT = (
 )
 _BY_STATE = {
     ReplicaState.EXCHANGING: 'its volume is being replaced by a fresh clone',
-    ReplicaState.CATCHING_UP: 'MySQL starts on the fresh clone',
+    ReplicaState.CATCHING_UP: 'MySQL starts on the fresh clone, and catches up with the source',
     ReplicaState.RETURNING: 'the fresh clone cannot be used, so that it returns to its old volume',
 }
 
 
-def describe(record: ReplicaRecord) -> str | None:
-    """Return why a replica does not replicate as it should, and what to do; None: it does."""
-    if record.is_replicating:
-        return _ERRANT if record.errant else None
+def describe(record: ReplicaRecord, is_stale: bool = False) -> str | None:
+    """Return why a replica does not replicate as it should, and what to do; None: it does.
+
+    :param is_stale: whether the last look at it was so long ago that it proves nothing
+    """
+    if is_stale and record.state is ReplicaState.FOLLOWING:
+        return (
+            'not known: the cloud has not looked at it for some time, see observed_at; ask your '
+            'operator if this does not end'
+        )
     if record.state in _BY_STATE:
         return _BY_STATE[record.state]
+    if record.is_replicating:
+        return _ERRANT if record.errant else None
     if record.observed_at is None:
         return 'not known yet; it is looked at within a minute'
     return _of_error(record.replication_error or 'it is not known whether it replicates')

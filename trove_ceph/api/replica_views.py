@@ -43,12 +43,14 @@ class Shown:
     :param record: ours; None: it is no replica, or we have not recorded it
     :param due_at: when its policy replaces its clone; None: never
     :param now: the time by the clock of the database
+    :param stale_after_sec: a look that is older proves nothing
     """
 
     row: Any
     record: ReplicaRecord | None
     due_at: datetime.datetime | None
     now: datetime.datetime
+    stale_after_sec: float
 
 
 def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
     :param with_volumes: show its volumes too
     """
     row, record = shown.row, shown.record
+    age_sec = _age_sec(record.observed_at if record else None, shown.now)
     content: dict[str, Any] = {
         'id': row.id,
         'name': row.name,
@@ -64,11 +67,11 @@ def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
         'source_id': row.slave_of_id,
         'state': _state(row, record),
         'replicating': record.is_replicating if record else None,
-        'problem': _problem(row, record),
+        'problem': _problem(shown, age_sec),
     }
     content |= {name: getattr(record, name, None) for name in _UNCHANGED}
     content |= {name: views.timestamp(getattr(record, name, None)) for name in _TIMES}
-    content['observed_age_sec'] = _age_sec(record.observed_at if record else None, shown.now)
+    content['observed_age_sec'] = age_sec
     content['reprovision_due_at'] = views.timestamp(shown.due_at)
     content['created'] = views.timestamp(row.created)
     if with_volumes:
@@ -88,11 +91,13 @@ def _state(row: Any, record: ReplicaRecord | None) -> str | None:
     return _BROKEN if record.is_broken else str(record.state)
 
 
-def _problem(row: Any, record: ReplicaRecord | None) -> str | None:
+def _problem(shown: Shown, age_sec: int | None) -> str | None:
+    row, record = shown.row, shown.record
     if row.slave_of_id is None:
         return None
     if record is not None:
-        return replica_problems.describe(record)
+        is_stale = age_sec is not None and age_sec > shown.stale_after_sec
+        return replica_problems.describe(record, is_stale)
     if row.task_status == InstanceTasks.BUILDING:
         return 'the replica is being created'
     return (

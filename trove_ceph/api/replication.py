@@ -22,6 +22,8 @@ from trove_ceph.trove_adapter import notify, replaced_instance
 
 CONF = cfg.CONF
 _KEY = 'replication'
+#: Of the watch: so many intervals without a look mean that no taskmanager looks.
+_MISSED_LOOKS = 10
 
 
 class ReplicationController(controller.Controller):
@@ -126,12 +128,13 @@ class ReplicationController(controller.Controller):
     def _shown(self, rows: Sequence[Any]) -> list[Shown]:
         """Return instances with what we know of them."""
         now = self._store.now()
+        stale_after_sec = _MISSED_LOOKS * CONF.trove_ceph_replication.watch_interval_sec
         records = {one.instance_id: one for one in self._records_of(rows)}
         hours_by_source = {
             one.instance_id: one.reprovision_every_hours for one in self._policies.all()
         }
         return [
-            Shown(row, record, _due_at(record, hours_by_source), now)
+            Shown(row, record, _due_at(record, hours_by_source), now, stale_after_sec)
             for row in rows
             for record in [records.get(row.id)]
         ]

@@ -51,6 +51,14 @@ class DescribeTest(base.BaseTestCase):
         found = record(is_replicating=True, replication_error='error 2003')
         self.assertIsNone(replica_problems.describe(found))
 
+    def test_an_old_look_proves_nothing(self):
+        for is_replicating in (True, False, None):
+            problem = replica_problems.describe(record(is_replicating=is_replicating), True)
+            self.assertIn('has not looked at it', problem)
+        # While it is re-provisioned, the worker knows more than the watch.
+        found = record(ReplicaState.EXCHANGING, is_replicating=True)
+        self.assertIn('being replaced', replica_problems.describe(found, True))
+
     def test_warns_of_transactions_of_its_own(self):
         found = record(is_replicating=True, errant='5ef1a1f4-0000-0000-0000-000000000000:1')
         self.assertIn('must not be promoted', replica_problems.describe(found))
@@ -67,7 +75,8 @@ class DescribeTest(base.BaseTestCase):
 
     def test_says_that_it_is_out_of_service_meanwhile(self):
         for state in (ReplicaState.EXCHANGING, ReplicaState.CATCHING_UP, ReplicaState.RETURNING):
-            found = record(state, is_replicating=False, replication_error='error 2003')
-            self.assertIn('clone', replica_problems.describe(found))
+            for is_replicating in (False, True):
+                found = record(state, is_replicating=is_replicating, replication_error='error 2003')
+                self.assertIn('clone', replica_problems.describe(found))
         found = record(ReplicaState.CLONING, is_replicating=False, replication_error='error 2003')
         self.assertIn('connect', replica_problems.describe(found))

@@ -117,6 +117,14 @@ class ShowTest(ReplicationTest):
         self.assertEqual(('broken', False), (shown['state'], shown['replicating']))
         self.assertIn('binary logs', shown['problem'])
 
+    def test_says_that_the_last_look_is_old(self):
+        replica = self.world.add_replica(self.source, **FOLLOWING)
+        interval = datetime.timedelta(seconds=CONF.trove_ceph_replication.watch_interval_sec)
+        self.world.now += 10 * interval
+        self.assertIsNone(self.show(replica)['problem'])
+        self.world.now += interval
+        self.assertIn('has not looked at it', self.show(replica)['problem'])
+
     def test_shows_volumes_to_administrators(self):
         replica = self.world.add_replica(self.source, **FOLLOWING)
         self.reprovision(replica)

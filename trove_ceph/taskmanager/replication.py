@@ -162,11 +162,16 @@ class Replication:
                 LOG.error('Replica %s: it cannot be shown as failed: %s', instance_id, failure)
 
     def _drop_users(self, source_id: str, failed_ids: Sequence[str]) -> None:
-        """Drop the accounts of replicas that failed on their source; best effort."""
+        """Drop the accounts of replicas that failed on their source; best effort.
+
+        Not while the source has replicas that are not recorded: another request may be creating
+        them, or Trove's own code may have created them, with accounts that are not known here.
+        """
         try:
             deps = self._get_deps()
-            present = {one.id for one in deps.trove.list_replicas(source_id)}
-            deps.agents.drop_replication_users(source_id, present - set(failed_ids))
+            others = {one.id for one in deps.trove.list_replicas(source_id)} - set(failed_ids)
+            if others <= {one.instance_id for one in deps.store.list(source_id=source_id)}:
+                deps.agents.drop_replication_users(source_id, others)
         except exceptions.TroveCephError as error:
             LOG.warning(
                 'Instance %s: the accounts of failed replicas are not dropped: %s',

@@ -198,6 +198,7 @@ def _instance(row: Any, version: 'Version') -> backup_types.Instance:
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,
+        source_id=row.slave_of_id,
     )
 
 

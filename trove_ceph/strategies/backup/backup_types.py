@@ -17,6 +17,7 @@ class Instance:
     :param is_deleting: its deletion has been requested
     :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph. Backups
         of other instances (a stock agent or another datastore) stay with Trove's own code
+    :param source_id: of the instance that it follows; None: it is no replica
     """
 
     id: str
@@ -29,6 +30,7 @@ class Instance:
     is_deleting: bool = False
     is_deleted: bool = False
     has_our_guest_agent: bool = True
+    source_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

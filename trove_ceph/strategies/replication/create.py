@@ -147,6 +147,11 @@ def _find_source(deps: ReplicationDependencies, request: ReplicaRequest) -> back
         raise _refusal(request, 'was deleted, or is being deleted')
     if source.is_building:
         raise _refusal(request, 'is still being created; wait until it is ACTIVE')
+    if source.source_id is not None:
+        # It refuses the writes that make an account for the replica.
+        raise _refusal(
+            request, f'is itself a replica; create a replica of its source {source.source_id}'
+        )
     return source
 
 
@@ -156,7 +161,7 @@ def _check_number(deps: ReplicationDependencies, request: ReplicaRequest) -> Non
         raise _refusal(
             request,
             f'would have {count} replicas, and may have {deps.limits.replicas}; delete or detach '
-            'some, or create a replica of one of its replicas',
+            'some',
         )
 
 
@@ -187,8 +192,8 @@ def _check_depth(
     if facts.clone_depth >= deps.limits.clone_depth:
         raise _refusal(
             request,
-            f'is a clone with {facts.clone_depth} others above it, and a replica may have '
-            f'{deps.limits.clone_depth}; create the replica of the source of this instance',
+            f'has a volume that is a clone with {facts.clone_depth} images above it, and a replica '
+            f'may have {deps.limits.clone_depth}; your operator can flatten the volume',
         )
 
 

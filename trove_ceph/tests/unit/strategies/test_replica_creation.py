@@ -118,24 +118,6 @@ class VolumeCreationTest(base.BaseTestCase):
         flatten.flatten_dependents(world.deps())
         self.assertEqual(world.volume_image, world.facts_of(world.replicas[0]).parent.of)
 
-    def test_a_replica_of_a_replica(self):
-        world = self.make_world(replicas_on='replica')
-        created(world)
-        first, second = world.replicas[0], world.add_replica()
-        trove_database.instance(first).update(task_status=InstanceTasks.NONE)
-        trove_database.instance(second).update(slave_of_id=first)
-        facts = {'source_id': first, 'instance_ids': (second,)}
-        deps = world.replication_deps()
-        deps = dataclasses.replace(
-            deps, backup=dataclasses.replace(deps.backup, guest=lambda _id: world.guest)
-        )
-        volumes = create.VolumeCreation(deps, create.plan(deps, world.request(**facts)))
-        steps.run('creation', volumes.steps())
-        self.assertEqual({}, volumes.failures)
-        found = world.facts_of(second)
-        self.assertEqual(2, found.clone_depth)
-        self.assertEqual(replication_world.REPLICA_POOL, found.image.pool)
-
     def test_removes_what_an_interrupted_creation_has_left(self):
         """The deletion of an instance without a volume."""
         world = self.make_world(replicas_on='replica')
@@ -241,6 +223,10 @@ class RefusalTest(base.BaseTestCase):
         self.source(task_status=InstanceTasks.NONE, deleted=True)
         self.assertIn('was deleted', self.refused())
 
+    def test_source_that_is_a_replica(self):
+        self.source(slave_of_id='another instance')
+        self.assertIn('create a replica of its source another instance', self.refused())
+
     def test_source_that_does_not_exist(self):
         self.assertIn('was deleted', self.refused(source_id='no such instance'))
 
@@ -275,8 +261,19 @@ class RefusalTest(base.BaseTestCase):
         create.plan(self.world.replication_deps(), self.world.request())
 
     def test_too_deep(self):
-        self.world.limits = dependencies.Limits(clone_depth=0)
-        self.assertIn('a replica may have 0', self.refused())
+        """A replica that was promoted is still a clone."""
+        created(self.world)
+        (promoted, other) = self.world.replicas
+        trove_database.instance(promoted).update(task_status=InstanceTasks.NONE, slave_of_id=None)
+        request = self.world.request(source_id=promoted, instance_ids=(other,))
+        deps = self.world.replication_deps()
+        deps = dataclasses.replace(
+            deps, backup=dataclasses.replace(deps.backup, guest=lambda _id: self.world.guest)
+        )
+        create.plan(deps, request)
+        deps = dataclasses.replace(deps, limits=dependencies.Limits(clone_depth=1))
+        error = self.assertRaises(exceptions.ReplicaRefusedError, create.plan, deps, request)
+        self.assertIn('with 1 images above it, and a replica may have 1', str(error))
 
     def test_full_pool(self):
         self.world.tiers = replication_world.tiers(replicas_on='replica')

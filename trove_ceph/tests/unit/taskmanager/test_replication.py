@@ -113,6 +113,13 @@ class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assertIsNotNone(first.cloned_at)
         self.assertEqual({first.instance_id}, self.world.accounts)
 
+    def test_keeps_the_accounts_of_replicas_that_are_not_recorded(self):
+        self.world.accounts.add(self.world.add_replica())
+        before = set(self.world.accounts)
+        self.silent.add(self.world.replicas[1])
+        self.create()
+        self.assertEqual(before | set(self.world.replicas), self.world.accounts)
+
     def test_shows_why_a_request_was_refused(self):
         self.world.guest.is_down = True
         self.create()

@@ -180,7 +180,9 @@ class Manager(mysql_manager.Manager):
 
     def _start_in_background(self, ds_version, contents, overrides, replica_info=None):
         try:
-            self.mount_volume(None, write_to_fstab=True)
+            self._volume().prepare_replacement(
+                CONF.trove_ceph.volume_ready_timeout_sec, CONF.trove_ceph.read_ahead_kib
+            )
             self._start_on_volume(ds_version, contents, overrides, replica_info)
         except Exception as error:
             # From now on, the agent reports the status of a server that the tenant repairs.

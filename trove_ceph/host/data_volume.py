@@ -76,11 +76,25 @@ class DataVolume:
         self._wait_for_device(ready_timeout_sec, '' if self._is_in_fstab() else volume_id)
         self.configure_queue(read_ahead_kib)
         self.ensure_formatted(format_timeout_sec)
+        self._use()
+        self._ensure_owner(uid, gid)
+
+    def prepare_replacement(self, ready_timeout_sec: int, read_ahead_kib: int) -> None:
+        """Bring a volume with data into service that was attached instead of another one.
+
+        As :meth:`prepare`, but it is never formatted.
+
+        :raises VolumeNotReadyError: the device did not appear in time, or has no file system
+        """
+        self._wait_for_device(ready_timeout_sec, '')
+        self.configure_queue(read_ahead_kib)
+        self._use()
+
+    def _use(self) -> None:
         self.ensure_mounted()
         self.ensure_thawed()
-        # A volume restored from a snapshot may be larger than the file system on it.
+        # A volume cloned from a snapshot may be larger than the file system on it.
         self._grow_if_smaller()
-        self._ensure_owner(uid, gid)
 
     def ensure_formatted(self, timeout_sec: int) -> None:
         """Create an XFS on a blank device; keep an existing file system.

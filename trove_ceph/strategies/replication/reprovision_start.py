@@ -94,16 +94,14 @@ class Start:
 
     def _find_status(self, source: ReplicationStatus) -> ReplicationStatus | None:
         """Return the status of the replica; None: MySQL must be started on the clone."""
-        instance_id = self._attempt.record.instance_id
         try:
-            status = self._attempt.deps.agents.status(instance_id)
+            status = self._attempt.deps.agents.status(self._attempt.record.instance_id)
         except exceptions.GuestUnavailableError:
             # MySQL is stopped or starts.
             return None
         self._note_answer()
         if status.server_uuid == source.server_uuid:
-            # Docker has started it on the clone, before its agent was asked to.
-            self._attempt.deps.agents.release_volume(instance_id)
+            # Docker has started it on the clone. Its agent starts it again, with an own identity.
             return None
         return status if status.is_replica or self._is_serving else None
 

@@ -123,7 +123,7 @@ class ManagerReplicationTest(base.BaseTestCase):
         self.assertEqual(
             [
                 'app.stop_db',
-                'volume.ensure_mounted',
+                'volume.prepare_replacement',
                 'status.begin_install',
                 'app.set_data_dir',
                 'app.configuration_manager.reset_configuration',
@@ -165,7 +165,7 @@ class ManagerReplicationTest(base.BaseTestCase):
         self.manager.start_moved_server(None, 'a-request', *OF_THE_SERVER)
         self.pending.pop()()
         self.assertEqual(
-            ['volume.ensure_mounted', 'start', 'replication.follow_under_own_identity'],
+            ['volume.prepare_replacement', 'start', 'replication.follow_under_own_identity'],
             [
                 name
                 for name in self.actions()

@@ -269,6 +269,16 @@ class DataVolumeTestCase(base.BaseTestCase):
 
         self.assertEqual(2, self.storage.done.count('mount xfs noatime,inode64'))
 
+    def test_replacement_is_mounted_and_grown(self):
+        self.storage.signature, self.storage.fs_mib = 'xfs', 512
+        self.volume.prepare_replacement(60, 4096)
+        self.assertEqual(['mount xfs noatime,inode64', 'fstab', 'grow xfs'], self.storage.done)
+        self.assertEqual('4096', self.storage.queue['read_ahead_kb'])
+
+    def test_replacement_is_never_formatted(self):
+        self.assertRaises(exceptions.VolumeNotReadyError, self.volume.prepare_replacement, 60, 4096)
+        self.assertEqual([], self.storage.done)
+
     def test_without_an_id_any_disk_is_used(self):
         self.storage.serial = '44444444-0000-4000-8'
 

@@ -224,8 +224,10 @@ class Agents:
             raise exceptions.GuestUnavailableError(f'the guest has the volumes {attached}')
         if world.start_answers:
             return world.start_answers.pop(0)
+        is_clone = password is not None
         if world.started is None and world.running is not None:
-            world.started = request_id
+            if not is_clone or world.volumes[world.running].uuid == FRESH_UUID:
+                world.started = request_id
         if world.started == request_id:
             if not world.passes('start_looks'):
                 return StartProgress(StartState.STARTING)
@@ -234,7 +236,7 @@ class Agents:
         world.started, (world.mounted,) = request_id, attached
         world.start_looks = world.start_duration
         volume = world.volumes[world.mounted]
-        if password is not None:
+        if is_clone:
             volume.uuid, volume.password = FRESH_UUID, password
         return StartProgress(StartState.STARTING)
 

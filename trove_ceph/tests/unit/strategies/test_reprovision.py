@@ -112,6 +112,14 @@ class ReprovisionTest(base.BaseTestCase):
         world.finish()
         world.check_completed()
 
+    def test_mysql_that_docker_has_started_on_the_clone(self):
+        """It has the UUID of the source, and counts as no replica."""
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.running = self.world.mounted = self.world.shown
+        self.world.volumes[self.world.shown].password = self.world.password
+        self.world.finish()
+        self.world.check_completed()
+
     # Refusals.
 
     def test_refused(self):

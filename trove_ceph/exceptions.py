@@ -98,6 +98,10 @@ class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed, or did not answer."""
 
 
+class GuestSilentError(GuestUnavailableError):
+    """The guest agent of an instance did not answer in time; its server may be gone."""
+
+
 class InProgressError(TroveCephError):
     """What was requested is still in progress; look again in some seconds."""
 

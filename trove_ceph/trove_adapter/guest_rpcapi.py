@@ -235,7 +235,11 @@ class GuestAPI(api.API):
         timeout_sec = timeout_sec or self.agent_high_timeout
         try:
             answer = self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
-        except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
+        except trove_exceptions.GuestTimeout as error:
+            raise exceptions.GuestSilentError(
+                f'guest agent of instance {self.id}: {method}: {error}'
+            ) from error
+        except trove_exceptions.GuestError as error:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error

@@ -49,6 +49,19 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True)
+class Before:
+    """What earlier looks at a replica have shown.
+
+    :param lag_sec: at the last one; None: unknown
+    :param failing_since: when its agent answered with an error for the first time in a row; None:
+        it did not do so at the last look
+    """
+
+    lag_sec: float | None = None
+    failing_since: datetime.datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Drift:
     """Why a replica is to be re-provisioned.
 
@@ -87,12 +100,11 @@ def find_drift(
     found: ReplicaLook,
     observed: Observation,
     limits: Limits,
-    lag_before_sec: float | None,
+    before: Before,
     now: datetime.datetime,
 ) -> Drift | None:
     """Return why a replica is to be re-provisioned, the most urgent cause first; None: it is not.
 
-    :param lag_before_sec: its lag at the look before; None: unknown
     :param now: by the clock of the database
     """
     drift = None
@@ -101,7 +113,8 @@ def find_drift(
             _of_volume(found)
             or _of_status(found.status)
             or _of_errant(observed)
-            or _of_lag(observed, limits, lag_before_sec)
+            or _of_lag(observed, limits, before)
+            or _of_failure(found, limits, before, now)
         )
     return drift or _of_age(found.record, limits, now) or _of_growth(found.usage, limits)
 
@@ -178,10 +191,25 @@ def _of_errant(observed: Observation) -> Drift | None:
     return Drift(Cause.ERRANT, f'it has transactions that its source does not have: {shown}')
 
 
-def _of_lag(observed: Observation, limits: Limits, lag_before_sec: float | None) -> Drift | None:
-    if not limits.max_lag_sec or observed.lag_sec is None or lag_before_sec is None:
+def _of_failure(
+    found: ReplicaLook, limits: Limits, before: Before, now: datetime.datetime
+) -> Drift | None:
+    """Return why a replica is given up whose agent works, and whose MySQL does not.
+
+    MySQL may need long to recover from a crash. Meanwhile, the replica falls behind.
+    """
+    if not limits.max_lag_sec or found.agent_error is None or before.failing_since is None:
         return None
-    if observed.lag_sec <= limits.max_lag_sec or observed.lag_sec <= lag_before_sec:
+    failing_sec = (now - before.failing_since).total_seconds()
+    if failing_sec <= limits.max_lag_sec:
+        return None
+    return Drift(Cause.BROKEN, f'it has not worked for {failing_sec:.0f} s: {found.agent_error}')
+
+
+def _of_lag(observed: Observation, limits: Limits, before: Before) -> Drift | None:
+    if not limits.max_lag_sec or observed.lag_sec is None or before.lag_sec is None:
+        return None
+    if observed.lag_sec <= limits.max_lag_sec or observed.lag_sec <= before.lag_sec:
         return None
     return Drift(
         Cause.LAG,

@@ -23,6 +23,7 @@ from trove_ceph.strategies.replication.watch_dependencies import (
 
 LOG = logging.getLogger(__name__)
 
+_MAX_ERROR_CHARACTERS = 500
 _SILENT = 'its guest agent does not answer'
 #: A dishonest server can report more than a column of the table holds.
 _MOST_TRANSACTIONS = 2**63 - 1
@@ -34,15 +35,17 @@ _MEASURED_EVERY_SEC = 600
 class ReplicaLook:
     """What was seen of a replica.
 
-    :param status: None: its agent did not answer
+    :param status: None: its agent did not answer, or could not tell
     :param usage: of its volume; None: it was not asked for, or is unknown
     :param volume_error: why its data is lost; None: it is not, or that is unknown
+    :param agent_error: why its agent answered without a status, such as that MySQL does not run
     """
 
     record: ReplicaRecord
     status: ReplicationStatus | None
     usage: VolumeUsage | None = None
     volume_error: str | None = None
+    agent_error: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Group:
 class GroupLook:
     """What one look at a source and its replicas has shown.
 
-    :param source: None: its agent did not answer
+    :param source: None: its agent did not answer, or could not tell
     """
 
     source_id: str
@@ -111,21 +114,24 @@ def look(deps: WatchDependencies, memory: LookMemory, group: Group) -> GroupLook
 
     It takes some seconds for each agent that is silent, and longer where Ceph does not answer.
     """
-    statuses = {one.instance_id: _ask(deps.agents, one.instance_id) for one in group.replicas}
-    source = _ask(deps.agents, group.source_id)
+    answers = {one.instance_id: _ask(deps.agents, one.instance_id) for one in group.replicas}
+    source, _error = _ask(deps.agents, group.source_id)
     looks = []
     for record in group.replicas:
-        status = statuses[record.instance_id]
+        status, agent_error = answers[record.instance_id]
         usage, volume_error = _examine(deps.volumes, memory, group, record.instance_id, status)
-        looks.append(ReplicaLook(record, status, usage, volume_error))
+        looks.append(ReplicaLook(record, status, usage, volume_error, agent_error))
     return GroupLook(group.source_id, source, looks)
 
 
-def _ask(agents: Agents, instance_id: str) -> ReplicationStatus | None:
+def _ask(agents: Agents, instance_id: str) -> tuple[ReplicationStatus | None, str | None]:
+    """Return the status of a server, and the error with which its agent answered instead."""
     try:
-        return agents.status(instance_id)
-    except exceptions.GuestUnavailableError:
-        return None
+        return agents.status(instance_id), None
+    except exceptions.GuestSilentError:
+        return None, None
+    except exceptions.GuestUnavailableError as error:
+        return None, ' '.join(str(error).split())[:_MAX_ERROR_CHARACTERS]
 
 
 def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation:
@@ -143,7 +149,9 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         lag_transactions=lag_transactions,
         errant=errant,
         source_executed=record.source_executed if source is None else str(source.gtid_executed),
-        replication_error=found.volume_error or _why_not_replicating(status, source),
+        replication_error=(
+            found.volume_error or found.agent_error or _why_not_replicating(status, source)
+        ),
         own_bytes=(
             record.own_bytes if known is None or known.own_bytes is None else known.own_bytes
         ),
@@ -157,7 +165,7 @@ def _follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bo
 
 
 def _is_replicating(found: ReplicaLook) -> bool | None:
-    if found.volume_error is not None:
+    if found.volume_error is not None or found.agent_error is not None:
         return False
     return None if found.status is None else found.status.is_replicating
 

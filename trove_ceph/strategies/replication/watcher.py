@@ -35,7 +35,7 @@ class _Memory:
     :param looks: how many in a row have found the cause
     """
 
-    lag_sec: float | None = None
+    before: drift.Before = dataclasses.field(default_factory=drift.Before)
     cause: Cause | None = None
     looks: int = 0
 
@@ -171,15 +171,18 @@ class Watcher:
     ) -> Drift | None:
         """Count a look at a replica; return its drift after enough looks in a row."""
         instance_id = one.record.instance_id
-        before = self._memory.get(instance_id, _Memory())
+        known = self._memory.get(instance_id, _Memory())
         observed = observation.observe(one, group.source)
         found = None
         # Without its source, a replica cannot get a fresh clone.
         if group.source is not None and not one.record.state.is_reprovisioning:
-            found = drift.find_drift(one, observed, limits, before.lag_sec, now)
+            found = drift.find_drift(one, observed, limits, known.before, now)
         cause = None if found is None else found.cause
-        looks = 0 if found is None else 1 + (before.looks if cause is before.cause else 0)
-        self._memory[instance_id] = _Memory(observed.lag_sec, cause, looks)
+        looks = 0 if found is None else 1 + (known.looks if cause is known.cause else 0)
+        failing_since = None if one.agent_error is None else known.before.failing_since or now
+        self._memory[instance_id] = _Memory(
+            drift.Before(observed.lag_sec, failing_since), cause, looks
+        )
         if found is not None and looks == 1:
             LOG.info('%s: has drifted: %s', one.record, found.reason)
         return found if looks >= self._deps.settings.looks else None

@@ -47,7 +47,7 @@ class World:
     """What outlives a taskmanager.
 
     :ivar instances: those of Trove that are not deleted, by id
-    :ivar statuses: what the agents answer, by instance; None: they are silent
+    :ivar statuses: what the agents answer, by instance; None: they are silent; a text: an error
     :ivar usages: what Ceph answers, by volume; an error is raised
     :ivar asked: the instances whose agents were asked
     :ivar measured: the volumes whose own space was measured
@@ -152,7 +152,9 @@ class World:
         self.asked.append(instance_id)
         found = self.statuses.get(instance_id)
         if found is None:
-            raise exceptions.GuestUnavailableError(f'{instance_id}: does not answer')
+            raise exceptions.GuestSilentError(f'{instance_id}: does not answer')
+        if isinstance(found, str):
+            raise exceptions.GuestUnavailableError(found)
         return found
 
     def set_semi_sync(self, instance_id, as_source, as_replica, timeout_ms):

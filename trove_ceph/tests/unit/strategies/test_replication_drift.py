@@ -48,9 +48,9 @@ def record(instance_id='r', source_id='s', **values):
     )
 
 
-def find(look, limits=LIMITS, lag_before_sec=None, source=None):
-    source = source or source_status()
-    return drift.find_drift(look, observation.observe(look, source), limits, lag_before_sec, NOW)
+def find(look, limits=LIMITS, **before):
+    source, known = source_status(), drift.Before(**before)
+    return drift.find_drift(look, observation.observe(look, source), limits, known, NOW)
 
 
 def broken(**values):
@@ -62,6 +62,7 @@ def broken(**values):
 CASES = (
     ('works', broken(), None, ''),
     ('silent', ReplicaLook(record(), None, USAGE), None, ''),
+    ('its MySQL starts', ReplicaLook(record(), None, USAGE, agent_error='starts'), None, ''),
     ('connecting', broken(io_state=ThreadState.CONNECTING, io_error_number=2003), None, ''),
     ('stopped on purpose', broken(sql_state=ThreadState.OFF, io_state=ThreadState.OFF), None, ''),
     (
@@ -152,7 +153,7 @@ class DriftTest(base.BaseTestCase):
 
     def test_without_limits_nothing_drifts(self):
         for name, look, _cause, _reason in CASES:
-            self.assertIsNone(find(look, NO_LIMITS, 1.0), name)
+            self.assertIsNone(find(look, NO_LIMITS, lag_sec=1.0, failing_since=NOW - HOUR), name)
 
     def test_lag(self):
         for lag_sec, before_sec, is_expected in (
@@ -163,11 +164,21 @@ class DriftTest(base.BaseTestCase):
             (600.0, 0.0, False),
             (None, 0.0, False),
         ):
-            found = find(broken(lag_sec=lag_sec), lag_before_sec=before_sec)
+            found = find(broken(lag_sec=lag_sec), lag_sec=before_sec)
             self.assertEqual(is_expected, found is not None, (lag_sec, before_sec))
             if found:
                 self.assertIs(Cause.LAG, found.cause)
                 self.assertIn('601 s behind its source', found.reason)
+
+    def test_a_mysql_that_does_not_work(self):
+        look = ReplicaLook(record(), None, agent_error='MySQL does not run')
+        for seconds, is_expected in ((None, False), (0, False), (600, False), (601, True)):
+            since = None if seconds is None else NOW - datetime.timedelta(seconds=seconds)
+            found = find(look, failing_since=since)
+            self.assertEqual(is_expected, found is not None, seconds)
+            if found:
+                self.assertIs(Cause.BROKEN, found.cause)
+                self.assertIn('has not worked for 601 s: MySQL does not run', found.reason)
 
     def test_a_long_list_of_errant_transactions_is_shortened(self):
         other = ':'.join(str(number) for number in range(1, 1000, 2))
@@ -273,7 +284,8 @@ class ObservationTest(base.BaseTestCase):
         for look, expected in (
             (broken(), None),
             (ReplicaLook(record(), None), 'its guest agent does not answer'),
-            (ReplicaLook(record(), None, None, 'it is gone'), 'it is gone'),
+            (ReplicaLook(record(), None, None, 'it is gone', 'no MySQL'), 'it is gone'),
+            (ReplicaLook(record(), None, agent_error='no MySQL'), 'no MySQL'),
             (broken(is_replica=False), 'it follows no source'),
             (broken(source_uuid=OTHER_SERVER), 'it follows another server than its source'),
             (broken(sql_error='a', io_error='b', sql_error_number=1062), 'error 1062: a'),

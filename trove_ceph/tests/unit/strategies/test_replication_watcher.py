@@ -214,6 +214,24 @@ class DriftTest(WatcherTestCase):
         self.run_rounds()
         self.assertEqual({'r-0': Cause.VOLUME}, self.world.requested())
 
+    def test_a_mysql_that_does_not_start_for_longer_than_the_longest_lag(self):
+        self.start(looks=3, max_lag_sec=300)
+        self.world.statuses['r-0'] = 'MySQL does not run'
+        self.run_rounds(12)
+        self.assertEqual({}, self.world.requested())
+        record = self.world.store.find('r-0')
+        self.assertEqual(
+            (False, 'MySQL does not run'), (record.is_replicating, record.replication_error)
+        )
+        self.run_rounds(2)
+        self.assertEqual({'r-0': Cause.BROKEN}, self.world.requested())
+
+    def test_a_silent_agent_proves_nothing(self):
+        self.start(max_lag_sec=60)
+        self.world.statuses['r-0'] = None
+        self.run_rounds(20)
+        self.assertEqual({}, self.world.requested())
+
     def test_without_its_source_nothing_is_requested(self):
         self.start()
         self.world.change('r-0', **STOPPED)

@@ -192,6 +192,17 @@ class ReplicationAgentsTest(AgentsTestCase):
         ):
             self.refused(verb, trove_exceptions.GuestTimeout(), *arguments)
 
+    def test_an_agent_that_is_silent_is_not_one_that_fails(self):
+        for answer, is_silent in (
+            (trove_exceptions.GuestTimeout(), True),
+            (trove_exceptions.GuestError(original_message='MySQL does not run'), False),
+        ):
+            self.guest.answer = answer
+            error = self.assertRaises(
+                exceptions.GuestUnavailableError, self.agents.status, self.guest.id
+            )
+            self.assertEqual(is_silent, isinstance(error, exceptions.GuestSilentError))
+
     def test_verbs(self):
         for verb, arguments, method, expected in (
             ('drop_replication_users', ({'b', 'a'},), '', {'keep_replica_ids': ['a', 'b']}),

@@ -21,6 +21,7 @@ from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tiers import tiers_file
 from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf
+from trove_ceph_tempest_plugin import placement
 
 ROOTS = {'mysql_version': '9.7.4', 'path': '/var/cache/trove-ceph/mysql-rootfs-1/rootfs'}
 
@@ -129,6 +130,7 @@ class BackupSettingsTest(SettingsTestCase):
             'tempest/tempest.conf.j2',
             **{'lab_backups': 'trove_ceph', 'lab_warm_guests': 0} | variables,
             storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
+            replica_backend={'name': 'nvme-replica', 'pool': 'r'},
         )
 
         def register(conf):
@@ -139,6 +141,13 @@ class BackupSettingsTest(SettingsTestCase):
     def test_scenarios_of_backups_follow_the_setting(self):
         for backups, expected in (('trove_ceph', True), ('stock', False)):
             self.assertEqual(expected, self.tempest(lab_backups=backups).backups)
+
+    def test_scenarios_know_where_replicas_are(self):
+        options = self.tempest()
+        self.assertEqual(['nvme'], options.volume_types)
+        expected = placement.parse(options.placement)
+        self.assertEqual(placement.Expected('p', 'nvme', 2, 'osd'), expected['nvme'])
+        self.assertEqual(placement.Expected('r', 'nvme', 1, 'osd'), expected['nvme-replica'])
 
     def test_scenarios_of_warm_guests_follow_the_setting(self):
         self.assertEqual('', self.tempest().guests_command)

@@ -67,10 +67,10 @@ class Watcher:
             LOG.info('%s', error)
             self._deps.heartbeat.drop(self._claim)
             self._claim = None
-            self._memory.clear()
+            self._forget()
         except exceptions.TroveCephError as error:
             LOG.warning('Watch over replicas: the round failed: %s', error)
-            self._memory.clear()
+            self._forget()
 
     def _keep_claim(self) -> Claim | None:
         if self._claim is not None:
@@ -80,7 +80,7 @@ class Watcher:
         claim = self._deps.heartbeat.acquire(lambda: watch.begin_watching(worker))
         if claim is not None:
             LOG.info('Watch over replicas: this taskmanager watches them')
-            self._memory.clear()
+            self._forget()
         return claim
 
     def _run(self, deps: WatchDependencies) -> None:
@@ -102,6 +102,12 @@ class Watcher:
             policy = policies.get(group.source_id)
             self._start_look(deps, group, policy is not None and policy.semi_sync)
         self._decide(deps, records, policies)
+
+    def _forget(self) -> None:
+        """Forget the looks of before, so that drift must be seen anew."""
+        self._memory.clear()
+        with self._mutex:
+            self._ended.clear()
 
     def _forget_others(
         self, records: Sequence[ReplicaRecord], instances: Mapping[str, backup_types.Instance]

@@ -376,6 +376,23 @@ class TaskmanagersTest(WatcherTestCase):
         self.watcher.watch()
         self.assertEqual({}, world.requested())
 
+    def test_looks_of_before_a_loss_do_not_count_after_it(self):
+        self.start(looks=1)
+        world = self.world
+        world.change('r-0', **STOPPED)
+        world.waiting = []
+        self.run_rounds()
+        world.waiting.pop()()
+        world.now += datetime.timedelta(hours=1)
+        # It notices the loss, and claims the watch again.
+        for _round in range(2):
+            self.watcher.watch()
+        self.assertEqual(1, len(world.waiting))
+        self.assertEqual({}, world.requested())
+        world.waiting.pop()()
+        self.run_rounds()
+        self.assertEqual({'r-0': Cause.BROKEN}, world.requested())
+
     def test_a_round_that_fails_does_not_end_the_watch(self):
         self.start(looks=1)
         self.world.change('r-0', **STOPPED)

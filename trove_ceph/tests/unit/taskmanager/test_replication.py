@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The creation of replicas, from the call of Trove's API to the report of the guest."""
 
+import datetime
 import types
+import uuid
 
 import fixtures
 import oslo_db.exception
@@ -13,6 +15,7 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.storage import names
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.strategies import replication_world
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -222,12 +225,20 @@ class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.create()
         self.assertEqual([InstanceTasks.BUILDING, InstanceTasks.NONE], self.tasks())
 
-    def test_removes_old_snapshots(self):
+    def test_removes_old_snapshots_of_sources_and_of_deleted_instances(self):
+        expiry = 'trove_ceph.strategies.replication.clones.SNAPSHOT_EXPIRY'
+        self.patch(expiry, datetime.timedelta(minutes=-1))
+        kept = self.world.cinder.add_volume('service', self.world.volume['host'])
+        self.world.records.keep_volume(kept['id'], str(uuid.uuid4()), self.world.project)
+        images = [self.world.volume_image, self.world.cinder.image(kept)]
+        for image in images:
+            name = names.snapshot_name('replica', self.world.replicas[0])
+            self.world.storage.create_snapshot(image.snapshot(name))
         self.assertIn(
             'remove_old_replica_snapshots', {name for name, _ in manager.Manager._periodic_tasks}
         )
         self.manager.remove_old_replica_snapshots(None)
-        self.assertEqual([], self.world.snapshots())
+        self.assertEqual([[], []], [self.world.snapshots(image) for image in images])
 
 
 class ContextTest(base.BaseTestCase):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store of replicas in memory, for tests with very many worlds.
 
-``test_reprovision_store`` runs the same way through it and through the real one.
+``test_replica_memory`` compares it with the real one.
 """
 
 import dataclasses

@@ -65,17 +65,17 @@ def describe(record: ReplicaRecord, is_stale: bool = False) -> str | None:
 
     :param is_stale: whether the last look at it was so long ago that it proves nothing
     """
+    if record.state in _BY_STATE:
+        return _BY_STATE[record.state]
+    if not record.is_observed:
+        return 'not known yet; it is looked at within a minute'
     if is_stale and record.state is ReplicaState.FOLLOWING:
         return (
             'not known: the cloud has not looked at it for some time, see observed_at; ask your '
             'operator if this does not end'
         )
-    if record.state in _BY_STATE:
-        return _BY_STATE[record.state]
     if record.is_replicating:
         return _ERRANT if record.errant else None
-    if record.observed_at is None:
-        return 'not known yet; it is looked at within a minute'
     return _of_error(record.replication_error or 'it is not known whether it replicates')
 
 

@@ -66,7 +66,7 @@ def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
         'project_id': row.tenant_id,
         'source_id': row.slave_of_id,
         'state': _state(row, record),
-        'replicating': record.is_replicating if record else None,
+        'replicating': record.is_replicating if record and record.is_observed else None,
         'problem': _problem(shown, age_sec),
     }
     content |= {name: getattr(record, name, None) for name in _UNCHANGED}

@@ -154,9 +154,17 @@ class ReplicaRecord(Observation):
     heartbeat_at: datetime.datetime | None = None
 
     @property
+    def is_observed(self) -> bool:
+        """Whether it was looked at since the last re-provisioning ended, if there was one."""
+        if self.observed_at is None:
+            return False
+        return self.ended_at is None or self.observed_at >= self.ended_at
+
+    @property
     def is_broken(self) -> bool:
         """Whether it is known not to replicate, and is not being re-provisioned."""
-        return self.state is ReplicaState.FOLLOWING and self.is_replicating is False
+        is_following = self.state is ReplicaState.FOLLOWING
+        return is_following and self.is_observed and self.is_replicating is False
 
     def __str__(self) -> str:
         return f'replica {self.instance_id} of instance {self.source_id}'

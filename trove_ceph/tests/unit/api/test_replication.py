@@ -8,6 +8,7 @@ from trove.common import cfg as trove_cfg
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
+from trove_ceph.db import replica_record
 from trove_ceph.db.replica_record import Cause, Requester
 from trove_ceph.db.replica_states import Event
 from trove_ceph.taskmanager import manager
@@ -283,6 +284,18 @@ class ReprovisionTest(ReplicationTest):
             ('following', '2026-01-01T12:01:00Z', 'it lags'),
             tuple(shown[one] for one in ('state', 'reprovisioned_at', 'last_reason')),
         )
+
+    def test_what_was_seen_before_a_fresh_clone_proves_nothing(self):
+        broken = self.world.add_replica(self.source, is_replicating=False)
+        self.world.now += MINUTE
+        self.reprovision(broken)
+        self.world.end_reprovisioning(broken)
+        shown = self.show(broken)
+        self.assertEqual(('following', None), (shown['state'], shown['replicating']))
+        self.assertIn('looked at within a minute', shown['problem'])
+        self.world.replicas.observe(broken.id, replica_record.Observation(**FOLLOWING))
+        shown = self.show(broken)
+        self.assertEqual((True, None), (shown['replicating'], shown['problem']))
 
     def test_shows_why_a_replica_kept_its_data(self):
         self.reprovision(self.replica)

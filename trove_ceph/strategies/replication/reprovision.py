@@ -240,6 +240,7 @@ class Reprovisioning:
         return old_id is not None and self._attempt.deps.volumes.is_discarded(old_id)
 
     def _why_no_source(self) -> str | None:
+        self._attempt.refresh()
         record = self._attempt.record
         return rules.why_no_source(
             self._attempt.find_instance(),

@@ -43,6 +43,12 @@ class Attempt:
     def clones(self) -> Clones:
         return self.deps.clones(self._claim)
 
+    def refresh(self) -> None:
+        """Read the record again: a promotion gives the replica another source."""
+        found = self.deps.store.find(self.record.instance_id)
+        assert found is not None
+        self.record = found
+
     def note(self, **values: Any) -> None:
         """Set columns of the record."""
         self.record = self.deps.store.note(self._claim, **values)

@@ -29,7 +29,7 @@ class Start:
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
-        self._context: Any = None
+        self._contexts: dict[str, Any] = {}
         self._is_serving = self._has_answered = self._was_attached = False
         self._error: str | None = None
 
@@ -59,6 +59,7 @@ class Start:
     def _run(self, is_done: Callable[[], bool], what: str) -> str | None:
         def is_decided() -> bool:
             self._attempt.find_instance()
+            self._attempt.refresh()
             try:
                 return self._error is not None or is_done()
             except exceptions.GuestUnavailableError as error:
@@ -88,9 +89,17 @@ class Start:
             self._was_attached = True
             return False
         self._error = _error_of(status)
-        assert record.target_gtid is not None
-        has_all = GtidSet.parse(record.target_gtid) <= status.gtid_executed
-        return self._error is not None or (is_following and has_all)
+        return self._error is not None or (is_following and self._has_all(source, status))
+
+    def _has_all(self, source: ReplicationStatus, status: ReplicationStatus) -> bool:
+        """Return whether the replica has what it must have, as far as its source has it.
+
+        A source that replaced a dead one may lack transactions for ever.
+        """
+        target = self._attempt.record.target_gtid
+        assert target is not None
+        missing = GtidSet.parse(target) - status.gtid_executed
+        return not missing or missing - source.gtid_executed == missing
 
     def _find_status(self, source: ReplicationStatus) -> ReplicationStatus | None:
         """Return the status of the replica; None: MySQL must be started on the clone."""
@@ -114,12 +123,12 @@ class Start:
 
     def _replica_context(self) -> Any:
         # The password of the replication user is new with each request.
-        if self._context is None:
-            record = self._attempt.record
-            self._context = self._attempt.deps.agents.replica_context(
+        record = self._attempt.record
+        if record.source_id not in self._contexts:
+            self._contexts[record.source_id] = self._attempt.deps.agents.replica_context(
                 record.source_id, record.instance_id
             )
-        return self._context
+        return self._contexts[record.source_id]
 
     # The old volume.
 

@@ -163,7 +163,7 @@ class Agents:
 
     def status(self, instance_id):
         world = self._world
-        if instance_id == SOURCE:
+        if instance_id == world.follows:
             self._check_source()
             return ReplicationStatus(SOURCE_UUID, gtids(world.position))
         self._check_answers()
@@ -188,7 +188,7 @@ class Agents:
         )
 
     def replica_context(self, instance_id, replica_id=None):
-        assert (instance_id, replica_id) == (SOURCE, REPLICA)
+        assert (instance_id, replica_id) == (self._world.follows, REPLICA)
         self._check_source()
         self._world.password += 1
         return {'password': self._world.password}
@@ -259,7 +259,7 @@ class Instances:
 
     def find(self, instance_id):
         world = self._world
-        if instance_id == SOURCE:
+        if instance_id != REPLICA:
             return _facts(SOURCE, 'volume-source', 'NONE', is_deleted=world.is_source_deleted)
         row = world.trove.find(instance_id)
         return _facts(

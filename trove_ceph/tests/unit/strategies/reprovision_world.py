@@ -69,6 +69,11 @@ class World:
         setattr(self, name, max(left - 1, 0))
         return left <= 0
 
+    def follow(self, source_id):
+        """Give the replica another source, as a promotion does."""
+        self.follows = source_id
+        self.store._set(REPLICA, source_id=source_id)
+
     def reclaim(self):
         """Delete discarded volumes as the periodic task does."""
         is_gone = self.trove.find(REPLICA).deleted

@@ -77,6 +77,21 @@ class ReprovisionTest(base.BaseTestCase):
         self.world.finish()
         self.world.check_completed()
 
+    def test_new_source_that_lacks_what_the_old_one_had(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.volumes[self.world.shown].executed = self.world.position = 90
+        self.world.requested_position = 90
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_source_that_is_replaced_meanwhile(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        attempt = self.world.attempt()
+        self.world.follow('source-2')
+        attempt.run()
+        self.assertEqual('source-2', self.world.record().source_id)
+        self.world.check_completed()
+
     # A guest that does not release its volume.
 
     def test_server_is_switched_off_if_the_guest_hangs(self):

@@ -91,7 +91,19 @@ class ClonedVolume:
 
     def steps(self) -> list[steps.Step]:
         """Return the steps that create the volume."""
-        return self._adoption.steps()
+        return [
+            steps.Step('remove an incomplete clone', self._remove_incomplete),
+            *self._adoption.steps(),
+        ]
+
+    def _remove_incomplete(self) -> None:
+        """Remove a clone whose creation was killed before librbd recorded its parent.
+
+        It would be taken for the clone, and reads as zeros.
+        """
+        with contextlib.suppress(exceptions.NotFoundError):
+            if self._deps.storage.describe(self._request.image).parent is None:
+                _remove_image(self._deps, self._request.image)
 
     def extend(self, size_gib: int) -> None:
         """Extend the volume to a size, unless it is as large already.

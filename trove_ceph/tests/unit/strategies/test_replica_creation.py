@@ -6,6 +6,7 @@ from oslotest import base
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions, steps
+from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.strategies.replication import clones, create, dependencies, placement
 from trove_ceph.strategies.restore import cloned_volume, flatten
@@ -111,6 +112,17 @@ class VolumeCreationTest(base.BaseTestCase):
         )
         self.assertIn('settings were changed', str(error))
         self.assertEqual(([], {world.volume_image.name}), (world.snapshots(), world.images()))
+
+    def test_replaces_a_clone_that_librbd_did_not_complete(self):
+        world = self.make_world()
+        name = names.image_name('replica', world.replicas[0])
+        incomplete = image_types.ImageRef('volumes', name)
+        size_bytes = world.storage.describe(world.volume_image).size_bytes
+        world.storage.create_image(incomplete, size_bytes, image_types.ImageOptions())
+        self.assertEqual({}, created(world).failures)
+        self.assertEqual(world.volume_image, world.facts_of(world.replicas[0]).parent.of)
+        volume_cleanup.reclaim(world.deps())
+        self.assertEqual(([], 2), (world.trash(), len(world.images())))
 
     def test_flattens_no_replica_in_another_pool(self):
         world = self.make_world(replicas_on='replica')

@@ -207,8 +207,10 @@ class CreatedInstanceTest(stock_creation.StockCreation, base.BaseTestCase):
     def test_deletes_the_leftovers_of_an_interrupted_restore(self):
         request = restore_request(self.world)
         plan = planning.plan(self.world.deps(), request, prefer_copy=True)
-        for step in clone_volume.VolumeClone(self.world.deps(), request, plan).steps()[:2]:
+        for step in clone_volume.VolumeClone(self.world.deps(), request, plan).steps():
             step.do()
+            if step.name == 'create the image':
+                break
         self.assertTrue(any('.restore.' in name for name in self.world.images()))
         self.manager.delete_instance(
             self.context(notification.DBaaSInstanceDelete), self.world.restored.id

@@ -65,7 +65,11 @@ class WarmGuestScenario(backup.BackupTestCase):
         self.write_rows()
         waited = self.await_guest()
 
-        restored = self.create_instance(backup_id=stored['id'], create_user=False)
+        # Another test may have grown the volume.
+        size_gib = self._server()[0]['volume']['size']
+        restored = self.create_instance(
+            backup_id=stored['id'], create_user=False, volume={'size': size_gib}
+        )
         self.wait_for_instance_status(
             restored['id'],
             expected_op_status=['HEALTHY'],

@@ -122,6 +122,18 @@ class ReplicaRefusedError(TroveCephError):
     """A replica cannot be created as requested, or not from this source; nothing was changed."""
 
 
+class SourceNotChangedError(TroveCephError):
+    """A replica cannot be promoted, or a source be ejected, now; the source is the same."""
+
+
+class ReplicasLeftError(TroveCephError):
+    """The source has changed, but instances, which the message names, do not follow it."""
+
+
+class OperationUnfinishedError(TroveCephError):
+    """An operation could not end now; a taskmanager continues it by itself."""
+
+
 class PortGoneError(TroveCephError):
     """A port of an instance was deleted; its addresses cannot be kept."""
 

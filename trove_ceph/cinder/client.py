@@ -41,8 +41,12 @@ class Cinder:
         return self._find_volumes({resources.OPERATION_KEY: operation_id})
 
     def find_dependent_volumes(self) -> list[resources.Volume]:
-        """Return the volumes, in all projects, that are clones of an image in another pool."""
-        return self._find_volumes({resources.DEPENDENT_KEY: resources.DEPENDENT})
+        """Return the volumes, in all projects, that are marked to be flattened."""
+        return [
+            volume
+            for mark in (resources.DEPENDENT, resources.TO_FLATTEN)
+            for volume in self._find_volumes({resources.DEPENDENT_KEY: mark})
+        ]
 
     def _find_volumes(self, metadata: Mapping[str, str]) -> list[resources.Volume]:
         with _translated(f'listing the volumes with metadata {metadata}'):
@@ -97,10 +101,15 @@ class Cinder:
 
     def record_independent(self, volume_id: str) -> None:
         """Record that a volume is flattened; do nothing if it does not exist."""
+        self._mark(volume_id, resources.INDEPENDENT)
+
+    def request_flatten(self, volume_id: str) -> None:
+        """Mark a volume to be flattened, whichever pool its parent is in; idempotent."""
+        self._mark(volume_id, resources.TO_FLATTEN)
+
+    def _mark(self, volume_id: str, mark: str) -> None:
         with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
-            self._client.volumes.set_metadata(
-                volume_id, {resources.DEPENDENT_KEY: resources.INDEPENDENT}
-            )
+            self._client.volumes.set_metadata(volume_id, {resources.DEPENDENT_KEY: mark})
 
     def delete_volume(self, volume_id: str) -> None:
         """Request to delete a volume with its image; do nothing if it does not exist."""

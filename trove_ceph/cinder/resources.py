@@ -9,9 +9,11 @@ from trove_ceph.storage import image_types, names
 
 #: Metadata key by which a repeated operation finds the volume or snapshot that it created.
 OPERATION_KEY = 'trove_ceph.operation'
-#: Metadata key of a volume that was cloned into another pool: whether it still has its parent.
+#: Metadata key of a volume that is to be flattened: whether it still has its parent.
 DEPENDENT_KEY = 'trove_ceph.dependent'
 DEPENDENT, INDEPENDENT = 'yes', 'no'
+#: In place of DEPENDENT: it is to be flattened even if its parent is in the same pool.
+TO_FLATTEN = 'flatten'
 
 _UNDER_WAY = frozenset({'creating', 'deleting', 'extending'})
 _FAILED = frozenset({'error', 'error_deleting', 'error_extending'})

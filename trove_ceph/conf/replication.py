@@ -101,6 +101,15 @@ OPTS: list[cfg.Opt] = [
         'for a replica. The source then replicates asynchronously until a replica has caught up.',
     ),
     cfg.IntOpt(
+        'catch_up_timeout_sec',
+        default=60,
+        min=1,
+        max=3600,
+        help='Seconds within which a replica must execute what its source has, at a promotion; the '
+        'source refuses writes meanwhile, and accepts them again afterwards. At an ejection and a '
+        'detachment: how long the replica may execute what it has received.',
+    ),
+    cfg.IntOpt(
         'exchange_timeout_sec',
         default=300,
         min=10,

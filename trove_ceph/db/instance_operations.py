@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker creates or deletes which instance.
+"""Which worker creates, deletes, promotes, ejects or detaches which instance.
 
 Trove's taskmanager keeps these requests in memory only. A row here shows other workers that the
 worker of an instance died, so that the operation will never end.
@@ -14,7 +14,7 @@ from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
 
 
 class InstanceOperationStore:
-    """The instances that are being created or deleted; each verb is one transaction.
+    """The instances on which workers operate; each verb is one transaction.
 
     A verb raises ServiceUnavailableError when the database does not answer or lacks the tables.
 
@@ -27,9 +27,9 @@ class InstanceOperationStore:
 
     @retry_on_deadlock
     def begin(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
-        """Record that an instance is being created or deleted, and claim it.
+        """Record that a worker operates on an instance, and claim it.
 
-        :returns: None: another live worker creates or deletes it
+        :returns: None: another live worker operates on it
         """
         row = tables.InstanceOperationRow
         with self._transactions.writing() as session:
@@ -40,6 +40,25 @@ class InstanceOperationStore:
     def take_over(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
         """Claim an instance whose worker has died; None: another worker has claimed it."""
         return self._claims.claim(role, instance_id, claimant)
+
+    def find_role(self, instance_id: str) -> Role | None:
+        """Return the operation on an instance that has not ended, even if its worker died."""
+        with self._transactions.reading() as session:
+            row = session.get(tables.InstanceOperationRow, instance_id)
+            return None if row is None or row.claim_role is None else Role(row.claim_role)
+
+    @retry_on_deadlock
+    def set_role(self, claim: Claim, role: Role) -> None:
+        """Record that something else is left to do on an instance that a worker has claimed.
+
+        Do nothing if the claim is lost.
+        """
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(tables.InstanceOperationRow)
+                .where(*claims.write_conditions(claim))
+                .values(claim_role=role)
+            )
 
     def list_interrupted(self, claimant: Claimant) -> list[tuple[Role, str]]:
         """Return the roles of dead workers and the ids of their instances, the oldest first."""

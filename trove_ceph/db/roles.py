@@ -22,6 +22,15 @@ class Role(enum.StrEnum):
     CREATE_INSTANCE = 'create-instance'
     #: Deletes an instance; the claim is on the instance, not on a backup.
     DELETE_INSTANCE = 'delete-instance'
+    #: Makes a replica the source; the claim is on the replica. Its row also shows that the replica
+    #: may accept writes already.
+    PROMOTE_REPLICA = 'promote-replica'
+    #: Gives up a source for one of its replicas; the claim is on the source.
+    EJECT_SOURCE = 'eject-source'
+    #: Detaches a replica from its source; the claim is on the replica.
+    DETACH_REPLICA = 'detach-replica'
+    #: Keeps others from changing the replicas of a source; the claim is on the source.
+    CHANGE_SOURCE = 'change-source'
     #: Keeps a pool of warm guests; the claim is on the pool.
     KEEP_GUESTS = 'keep-guests'
     #: Replaces the server of an instance; the claim is on the replacement.

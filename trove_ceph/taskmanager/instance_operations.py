@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recover instances whose taskmanager died while it created or deleted them.
+"""Recover instances whose taskmanager died while it worked on them.
 
 Trove keeps the request in the memory of the process. An instance would stay in BUILD for ever, in
 which Trove refuses to delete it, or in SHUTDOWN. Each creation and each deletion therefore holds a
 claim. Once the claim's worker is dead, another one shows an instance in BUILD as failed, unless its
-server was already created (it then becomes ACTIVE by itself), and resumes a deletion.
+server was already created (it then becomes ACTIVE by itself), and resumes a deletion, a promotion,
+an ejection or a detachment.
 """
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.db import claims, heartbeat, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import queue_worker
@@ -25,6 +26,9 @@ _FAULT = (
     'The task manager stopped while it created this instance. '
     'Delete the instance and create it again.'
 )
+#: Longer than the expiry of the claim of a worker that died.
+_BUSY_SEC = 90
+_POLL_SEC = 1
 
 
 class Trove(Protocol):
@@ -35,10 +39,11 @@ class Trove(Protocol):
 
 
 class InstanceOperations:
-    """The claims on instances that are being created or deleted.
+    """The claims on instances on which this process works.
 
     :param worker: the name of this process in claims
     :param heartbeat: renews the claims of this process
+    :param start_wait: returns the deadline of a wait of so many seconds
     """
 
     def __init__(
@@ -47,11 +52,13 @@ class InstanceOperations:
         trove: Trove,
         worker: claims.Claimant,
         heartbeat: heartbeat.Heartbeat,
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
     ):
         self._store = store
         self._trove = trove
         self._worker = worker
         self._heartbeat = heartbeat
+        self._start_wait = start_wait
 
     @contextlib.contextmanager
     def claimed(self, role: Role, instance_ids: Sequence[str]) -> Iterator[None]:
@@ -68,18 +75,58 @@ class InstanceOperations:
             for claim in held:
                 self._finish(claim)
 
-    def recover(
-        self, resume_deletion: Callable[[str], None], threads: queue_worker.WorkerThreads
-    ) -> None:
-        """Show interrupted creations as failed, and resume interrupted deletions.
+    @contextlib.contextmanager
+    def exclusively(self, role: Role, instance_id: str) -> Iterator[claims.Claim]:
+        """Hold the claim of an instance while the block works on it, and nothing else does.
 
-        :param resume_deletion: deletes an instance, in one of the threads
+        If the block raises OperationUnfinishedError, or the process ends, the row stays, and a
+        taskmanager resumes the operation.
+
+        :raises SourceNotChangedError: something else worked on it for long
+        :raises ServiceUnavailableError: the database does not answer
         """
-        for role, instance_id in self._store.list_interrupted(self._worker):
+        claim = self._await(role, instance_id)
+        try:
+            yield claim
+        except (exceptions.OperationUnfinishedError, exceptions.ClaimLostError):
+            self._heartbeat.drop(claim)
+            raise
+        except Exception:
+            self._finish(claim)
+            raise
+        except BaseException:
+            self._heartbeat.drop(claim)
+            raise
+        self._finish(claim)
+
+    def _await(self, role: Role, instance_id: str) -> claims.Claim:
+        deadline = self._start_wait(_BUSY_SEC)
+        begin = functools.partial(self._store.begin, role, instance_id, self._worker)
+        while (claim := self._heartbeat.acquire(begin)) is None:
+            if not deadline.pause(_POLL_SEC):
+                raise exceptions.SourceNotChangedError(
+                    f'instance {instance_id}: another operation works on it; repeat the request '
+                    'when it has ended'
+                )
+        return claim
+
+    def recover(
+        self,
+        resumptions: Mapping[Role, Callable[[claims.Claim], None]],
+        threads: queue_worker.WorkerThreads,
+    ) -> None:
+        """Show interrupted creations as failed, and resume other interrupted operations.
+
+        :param resumptions: resume an operation, in one of the threads, by their roles
+        """
+        interrupted = self._store.list_interrupted(self._worker)
+        is_promoting = any(role is Role.PROMOTE_REPLICA for role, _instance_id in interrupted)
+        for role, instance_id in interrupted:
             if role is Role.CREATE_INSTANCE:
                 self._fail(instance_id)
-            else:
-                threads.start(functools.partial(self._resume, instance_id, resume_deletion))
+            # A promotion that is resumed needs the claim on its source.
+            elif role in resumptions and not (role is Role.CHANGE_SOURCE and is_promoting):
+                threads.start(functools.partial(self._resume, role, instance_id, resumptions[role]))
 
     def _fail(self, instance_id: str) -> None:
         claim = self._store.take_over(Role.CREATE_INSTANCE, instance_id, self._worker)
@@ -93,22 +140,22 @@ class InstanceOperations:
             )
         self._store.finish(claim)
 
-    def _resume(self, instance_id: str, delete: Callable[[str], None]) -> None:
-        role = Role.DELETE_INSTANCE
+    def _resume(self, role: Role, instance_id: str, resume: Callable[[claims.Claim], None]) -> None:
         claim = self._heartbeat.acquire(
             lambda: self._store.take_over(role, instance_id, self._worker)
         )
         if claim is None:
             return
-        LOG.warning('Instance %s: resume its deletion, whose taskmanager died', instance_id)
+        LOG.warning('Instance %s: resume "%s", whose taskmanager died', instance_id, role)
         try:
-            delete(instance_id)
+            resume(claim)
+        except exceptions.OperationUnfinishedError as error:
+            LOG.warning('Instance %s: "%s" will be resumed again: %s', instance_id, role, error)
+            self._heartbeat.drop(claim)
+            return
         except Exception as error:
-            LOG.warning(
-                'Instance %s: its deletion failed; request it again: %s', instance_id, error
-            )
-        finally:
-            self._finish(claim)
+            LOG.warning('Instance %s: "%s" failed; request it again: %s', instance_id, role, error)
+        self._finish(claim)
 
     def _begin(self, role: Role, instance_id: str) -> claims.Claim | None:
         try:

@@ -18,8 +18,8 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import claims, replicas, work_queue
 from trove_ceph.db import replacements as replacement_store
-from trove_ceph.db import replicas, work_queue
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
 from trove_ceph.db.roles import Role
@@ -52,6 +52,8 @@ from trove_ceph.taskmanager import (
     replication,
     replication_factory,
     replication_watch,
+    source_changes_factory,
+    tier_settings,
     warm_guests,
     warm_resize,
 )
@@ -100,6 +102,9 @@ class Manager(manager.Manager):
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
         self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
+        self._source_requests = source_changes_factory.make_source_requests(
+            CONF, self.admin_context, self._deps, self._operations, self._backs_up
+        )
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
@@ -164,7 +169,7 @@ class Manager(manager.Manager):
         """Create an instance; a restore of our backup takes a time independent of its size."""
         with self._claimed(Role.CREATE_INSTANCE, instance_id):
             self._create(context, instance_id, arguments)
-        self._send_rates(instance_id)
+        tier_settings.send_to(self._tier_settings, trove_db.TroveDatabase(), instance_id)
 
     def _create(self, context, instance_id, arguments):
         # Trove creates several replicas with one call.
@@ -271,6 +276,21 @@ class Manager(manager.Manager):
             if ended.state is ReplacementState.COMPLETED:
                 instance_flavor.notify_changed(context, instance_id, old_flavor, new_flavor)
 
+    def promote_to_replica_source(self, context, instance_id):
+        """Make a replica the source, and the source its replica; nothing restarts."""
+        if not self._source_requests.promote(context, instance_id):
+            super().promote_to_replica_source(context, instance_id)
+
+    def eject_replica_source(self, context, instance_id):
+        """Give up a dead source, fenced, for one of its replicas."""
+        if not self._source_requests.eject(context, instance_id):
+            super().eject_replica_source(context, instance_id)
+
+    def detach_replica(self, context, instance_id):
+        """Make a replica an instance of its own."""
+        if not self._source_requests.detach(context, instance_id):
+            super().detach_replica(context, instance_id)
+
     def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
         if not guest_factory.pools(CONF) or not self._backs_up(instance_id):
             return None
@@ -283,6 +303,7 @@ class Manager(manager.Manager):
         return warm_resize.request(deps, instance_id, flavor_id)
 
     def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
+        self._source_requests.forget(instance.id)
         if instance.volume_id is not None:
             flatten.stop_flattening(self._deps(), instance.volume_id)
         deletion = instance_deletion.InstanceDeletion(
@@ -346,7 +367,8 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def send_tier_rates(self, context):
         """Send guests the I/O rates of their tiers, which a retype or the tiers file may change."""
-        self._tier_thread.start(self._send_due_rates)
+        trove = trove_db.TroveDatabase()
+        self._tier_thread.start(lambda: tier_settings.send_all(self._tier_settings, trove))
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
@@ -402,9 +424,13 @@ class Manager(manager.Manager):
             return contextlib.nullcontext()
 
     def _recover_instances(self) -> None:
-        self._operations().recover(self._resume_deletion, self._recovery_threads)
+        self._operations().recover(
+            {Role.DELETE_INSTANCE: self._resume_deletion, **self._source_requests.resumptions},
+            self._recovery_threads,
+        )
 
-    def _resume_deletion(self, instance_id: str) -> None:
+    def _resume_deletion(self, claim: claims.Claim) -> None:
+        instance_id = claim.resource_id
         instance = trove_db.TroveDatabase().find_instance(instance_id)
         if instance is None or instance.is_deleted or not instance.is_deleting:
             return
@@ -433,28 +459,6 @@ class Manager(manager.Manager):
         if not plan.by_cinder:
             clone_volume.clone_volume(self._deps(), request, plan)
         return True
-
-    def _send_due_rates(self) -> None:
-        try:
-            self._tier_settings().send_due(trove_db.TroveDatabase().list_instances())
-        except exceptions.TroveCephError as error:
-            LOG.warning('The rates of tiers were not sent to guests; will retry: %s', error)
-
-    def _send_rates(self, created: str | list[str]) -> None:
-        """Send the rates of their tiers to guests that were just created.
-
-        :param created: the ids of several replicas, or one id
-        """
-        for instance_id in [created] if isinstance(created, str) else created:
-            try:
-                instance = trove_db.TroveDatabase().find_instance(instance_id)
-                if instance is not None:
-                    self._tier_settings().send(instance)
-            except exceptions.TroveCephError as error:
-                LOG.warning(
-                    'Instance %s: the rate of its tier was not sent; will retry: %s',
-                    *(instance_id, error),
-                )
 
     def _clean_up_creation(self, instance: backup_types.Instance) -> None:
         try:

@@ -6,7 +6,7 @@ file changes. It stores the rate; sending the same rate again has no effect.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from oslo_log import log as logging
@@ -42,6 +42,14 @@ class Guest(Protocol):
         :returns: whether it differs from before
         :raises GuestUnavailableError: the guest agent did not accept it
         """
+
+
+class Trove(Protocol):
+    """Trove's table of instances."""
+
+    def find_instance(self, instance_id: str) -> backup_types.Instance | None: ...
+
+    def list_instances(self) -> list[backup_types.Instance]: ...
 
 
 class TierSettings:
@@ -126,6 +134,33 @@ class TierSettings:
         """Return the promised rates of the tiers, by the names of their volume types."""
         tiers = tiers_file.load(self._path).tiers.values()
         return {tier.volume_type.name: tier.iops for tier in tiers if tier.volume_type}
+
+
+def send_all(get_settings: Callable[[], TierSettings], trove: Trove) -> None:
+    """Send their rates to all guests to which they are due; log a failure, for a later retry."""
+    try:
+        get_settings().send_due(trove.list_instances())
+    except exceptions.TroveCephError as error:
+        LOG.warning('The rates of tiers were not sent to guests; will retry: %s', error)
+
+
+def send_to(
+    get_settings: Callable[[], TierSettings], trove: Trove, created: str | Sequence[str]
+) -> None:
+    """Send the rates of their tiers to guests that were just created.
+
+    :param created: the ids of several replicas, or one id
+    """
+    for instance_id in [created] if isinstance(created, str) else created:
+        try:
+            instance = trove.find_instance(instance_id)
+            if instance is not None:
+                get_settings().send(instance)
+        except exceptions.TroveCephError as error:
+            LOG.warning(
+                'Instance %s: the rate of its tier was not sent; will retry: %s',
+                *(instance_id, error),
+            )
 
 
 def _can_answer(instance: backup_types.Instance) -> bool:

@@ -72,6 +72,18 @@ class Nova:
                 return None
         return None if server.status == 'DELETED' else facts(server)
 
+    def request_stop(self, server_id: str) -> None:
+        """Request that a server is powered off, and stays so; do nothing if it is gone.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with (
+            _translated('powering it off', server_id),
+            # Nova answers with a conflict if it is off.
+            contextlib.suppress(novaclient.exceptions.NotFound, novaclient.exceptions.Conflict),
+        ):
+            self._client.servers.stop(server_id)
+
     def request_deletion(self, server_id: str) -> None:
         """Request the deletion of a server; idempotent.
 

@@ -60,3 +60,17 @@ class ReplicationStatus:
     def is_replicating(self) -> bool:
         """Whether the replica receives and applies transactions."""
         return self.io_state == self.sql_state == ThreadState.ON
+
+    @property
+    def gtid_known(self) -> GtidSet:
+        """All transactions that the server has, also those that it has not executed yet."""
+        return self.gtid_executed | self.gtid_received
+
+    @property
+    def accepts_writes(self) -> bool:
+        """Whether it follows no source and refuses no writes."""
+        return not self.is_replica and not self.is_read_only
+
+    def follows(self, source: 'ReplicationStatus') -> bool:
+        """Return whether its source is a certain server."""
+        return self.is_replica and self.source_uuid == source.server_uuid

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flatten volumes whose parent is in another pool, while they are in use.
+"""Flatten volumes that must not keep their parent, while they are in use.
 
-Until then such a volume reads from the vault, at the vault's speed, and depends on its copies. The
-volume's metadata in Cinder mark it as not flattened yet; Ceph shows when it is.
+A volume whose parent is in another pool reads from the vault, at the vault's speed, and depends on
+its copies. The volume of a replica that was promoted or detached keeps the image of its old source.
+The volume's metadata in Cinder mark it as not flattened yet; Ceph shows when it is.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 def flatten_dependents(deps: BackupDependencies) -> None:
-    """Have the storage service flatten the volumes that depend on other pools; do not wait.
+    """Have the storage service flatten the volumes that are marked; do not wait.
 
     Several processes may call this at once. It raises no error: the periodic task tries again.
     """
@@ -27,7 +28,7 @@ def flatten_dependents(deps: BackupDependencies) -> None:
             if volume.project_id == deps.cinder.project_id and volume.has_image:
                 _continue(deps, volume)
     except exceptions.TroveCephError as error:
-        LOG.warning('Volumes with a parent in another pool cannot be flattened now: %s', error)
+        LOG.warning('Volumes cannot be flattened now; will retry: %s', error)
 
 
 def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
@@ -57,16 +58,22 @@ def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None
 def _find_dependent(
     deps: BackupDependencies, volume: cinder_resources.Volume
 ) -> image_types.ImageFacts | None:
-    """Return the image of a volume if its parent is in another pool; else None."""
+    """Return the image of a volume if it has a parent that it must not keep; else None."""
     image = deps.find_image(volume)
     if image is None:
         return None
     facts = deps.storage.describe(image)
-    return facts if facts.parent and facts.parent.pool != image.pool else None
+    mark = volume.metadata.get(cinder_resources.DEPENDENT_KEY)
+    if facts.parent is None:
+        return None
+    is_foreign = facts.parent.pool != image.pool
+    return facts if is_foreign or mark == cinder_resources.TO_FLATTEN else None
 
 
 def _is_being_deleted(deps: BackupDependencies, volume: cinder_resources.Volume) -> bool:
-    instance = deps.trove.find_instance(volume.metadata[cinder_resources.OPERATION_KEY])
+    # The volume of a source that was never a replica has no operation.
+    operation_id = volume.metadata.get(cinder_resources.OPERATION_KEY, '')
+    instance = deps.trove.find_instance(operation_id)
     return instance is not None and instance.is_deleting
 
 

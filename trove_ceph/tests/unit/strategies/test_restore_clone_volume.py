@@ -6,7 +6,7 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
-from trove_ceph.storage import tasks
+from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.image_types import ImageRef
 from trove_ceph.strategies.backup import delete, volume_cleanup
 from trove_ceph.strategies.restore import (
@@ -270,6 +270,22 @@ class FlattenTest(base.BaseTestCase):
         self.assertIsNotNone(self.parent())
         flatten.stop_flattening(self.world.deps(), self.world.volume['id'])
         flatten.stop_flattening(self.world.deps(), 'gone')
+
+    def test_flattens_a_clone_in_the_pool_of_its_parent(self):
+        """Such as that of a replica that was promoted, and never had an operation."""
+        origin = self.world.volume_image.snapshot('origin')
+        self.world.storage.create_snapshot(origin)
+        volume = self.world.cinder.add_volume('service', worlds.NVME)
+        image = self.world.cinder.image(volume)
+        self.world.storage.remove(image)
+        self.world.storage.clone(origin, image, image_types.ImageOptions())
+        flatten.flatten_dependents(self.world.deps())
+        self.assertIsNotNone(self.world.storage.describe(image).parent)
+        self.world.deps().cinder.request_flatten(volume['id'])
+        for _again in range(2):
+            flatten.flatten_dependents(self.world.deps())
+        self.assertIsNone(self.world.storage.describe(image).parent)
+        self.assertEqual('no', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
     def test_a_migrated_image_needs_no_flattening(self):
         """Cinder's own migration copies all data, to an image of another name."""

@@ -188,6 +188,24 @@ class NovaTest(base.BaseTestCase):
         )
         self.assertIn('server server: Nova failed at setting delete_on_termination', str(error))
 
+    def test_powers_a_server_off(self):
+        self.nova.request_stop('server')
+        (request,) = self.requests
+        self.assertTrue(request.url.endswith('/servers/server/action'))
+        self.assertEqual({'os-stop': None}, json.loads(request.body))
+
+    def test_leaves_a_server_that_is_off_or_gone(self):
+        for self.status in (404, 409):
+            self.nova.request_stop('server')
+        self.assertEqual(2, len(self.requests))
+
+    def test_reports_that_nova_does_not_power_off(self):
+        self.status = 500
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.request_stop, 'server'
+        )
+        self.assertIn('server server: Nova failed at powering it off', str(error))
+
     def test_attaches_a_volume_that_outlives_the_server(self):
         self.nova.attach_volume('server', 'volume')
         (request,) = self.requests

@@ -31,6 +31,7 @@ class InstanceOperationsTest(base.BaseTestCase):
         )
         self.store = operation_store.InstanceOperationStore(self.transactions)
         self.dead, self.deleted = set(), []
+        self.resumptions = {DELETE: lambda claim: self.deleted.append(claim.resource_id)}
         self.one, self.two = self.start('one'), self.start('two')
         self.instance = self.add()
 
@@ -64,10 +65,10 @@ class InstanceOperationsTest(base.BaseTestCase):
     def test_the_error_says_what_to_do(self):
         replica = self.add()
         self.kill(self.one, self.instance, replica)
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.dead.add('one')
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         for instance in (self.instance, replica):
             self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, self.status(instance))
             fault = instance_models.DBInstanceFault.find_by(instance_id=instance.id)
@@ -78,10 +79,10 @@ class InstanceOperationsTest(base.BaseTestCase):
         """Nothing else is known of a worker on another host."""
         self.kill(self.one, self.instance)
         self.now += claims.DEFAULT_EXPIRY
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.now += SECOND
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, self.status())
 
     def test_heartbeats_renew_the_claim(self):
@@ -89,10 +90,10 @@ class InstanceOperationsTest(base.BaseTestCase):
             for _again in range(3):
                 self.now += claims.DEFAULT_EXPIRY
                 self.heartbeat.beat()
-                self.one.recover(self.deleted.append, worlds.AtOnce())
+                self.one.recover(self.resumptions, worlds.AtOnce())
                 self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.dead.add('two')
-        self.one.recover(self.deleted.append, worlds.AtOnce())
+        self.one.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
     def test_leaves_instances_that_are_built_or_deleted(self):
@@ -100,7 +101,7 @@ class InstanceOperationsTest(base.BaseTestCase):
         deleted = self.add(InstanceTasks.DELETING)
         self.kill(self.one, built, deleted)
         self.dead.add('one')
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.NONE, self.status(built))
         self.assertEqual(InstanceTasks.DELETING, self.status(deleted))
 
@@ -111,7 +112,7 @@ class InstanceOperationsTest(base.BaseTestCase):
 
         self.assertRaises(exceptions.NoSpaceError, create)
         self.dead.add('one')
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
     def test_creates_without_claims_if_the_database_fails(self):
@@ -132,24 +133,24 @@ class InstanceOperationsTest(base.BaseTestCase):
             trove_database.instance(self.instance.id).update(task_status=InstanceTasks.NONE)
         self.store.finish = finish
         self.now += claims.DEFAULT_EXPIRY + SECOND
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.NONE, self.status())
         self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))
 
     def test_resumes_an_interrupted_deletion(self):
         self.kill(self.one, self.instance, role=DELETE)
-        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual([], self.deleted)
         self.dead.add('one')
         for _again in range(2):
-            self.two.recover(self.deleted.append, worlds.AtOnce())
+            self.two.recover(self.resumptions, worlds.AtOnce())
             self.assertEqual([self.instance.id], self.deleted)
 
     def test_deletion_that_fails_again_is_left_to_the_tenant(self):
-        def fail(_instance_id):
+        def fail(_claim):
             raise exceptions.ServiceUnavailableError('Nova is down')
 
         self.kill(self.one, self.instance, role=DELETE)
         self.dead.add('one')
-        self.two.recover(fail, worlds.AtOnce())
+        self.two.recover({DELETE: fail}, worlds.AtOnce())
         self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))

@@ -203,7 +203,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.world.instance.update(task_status=InstanceTasks.DELETING)
         deleted = 'trove_ceph.taskmanager.manager.Manager._delete_instance'
         self.useFixture(fixtures.MonkeyPatch(deleted, lambda *_: self.calls.append('delete')))
-        self.manager._resume_deletion(self.world.instance.id)
+        self.manager._resume_deletion(types.SimpleNamespace(resource_id=self.world.instance.id))
         self.assertEqual(['cancel', 'delete'], self.calls)
 
     def test_deletion_ends_a_reprovisioning(self):

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eject a dead source: one of its replicas becomes the source of the others.
+
+Ceph cuts the old source off from its volume, with proof, before any replica accepts writes; whether
+the source is really dead does not matter then. The replicas execute what they have received. The
+one that has all that any of them has becomes the source, or else the one with the most; what is
+missing is told. A replica that has transactions which the new source lacks does not follow it, and
+keeps them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.steps import Step
+from trove_ceph.strategies.replication import group, new_source, source_choice
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+from trove_ceph.strategies.replication.source_dependencies import (
+    Member,
+    RowChange,
+    SourceDependencies,
+)
+
+LOG = logging.getLogger(__name__)
+
+#: A fault of Trove has 255 characters.
+_SHOWN_GTIDS = 80
+
+
+class Ejection:
+    """The ejection of one source.
+
+    :param is_resumed: another worker began it, and may have made a replica the source
+    """
+
+    def __init__(
+        self,
+        deps: SourceDependencies,
+        source: Member,
+        replicas: Sequence[Member],
+        is_resumed: bool = False,
+    ):
+        self._deps = deps
+        self._source = source
+        self._replicas = {one.instance_id: one for one in replicas}
+        self._is_resumed = is_resumed
+        self._silent: dict[str, str] = {}
+        self._known = GtidSet()
+        self._new: new_source.NewSource | None = None
+        self._surplus: dict[str, GtidSet] = {}
+        self._missing = GtidSet()
+        self._has_begun = False
+        self._is_fenced = False
+
+    @property
+    def members(self) -> list[Member]:
+        """All instances that have the task of the ejection."""
+        return [self._source, *self._replicas.values()]
+
+    def __str__(self) -> str:
+        return f'ejection of source {self._source.instance_id}'
+
+    @property
+    def has_stopped_source(self) -> bool:
+        """Whether its source may be read-only if it fails."""
+        # An interrupted ejection may have made a replica the source.
+        return self._has_begun and not self._is_fenced and not self._is_resumed
+
+    def tasks_if_failed(self) -> Mapping[str, str]:
+        """Return the tasks of its instances if it fails before the point of no return."""
+        tasks = group.free_tasks(self._deps, self.members)
+        if self._is_fenced or self._is_resumed:
+            # It cannot write any more; the ejection is to be requested again.
+            tasks[self._source.instance_id] = 'EJECTION_ERROR'
+        return tasks
+
+    def steps(self) -> list[Step]:
+        """Return the steps."""
+        return [
+            Step('check that a replica can become the source', self._check),
+            Step('make the source read-only if it answers', self._stop_writes, undo=self._go_back),
+            Step('cut the source off from its volume', self._fence),
+            Step('power off the server of the source', self._power_off),
+            Step('have the replicas execute what they have received', self._execute),
+            Step('choose the new source', self._choose),
+            Step('make the replica the source', self._accept_writes, commits=True),
+            Step('have the other replicas follow it', self._attach),
+            Step('drop replication users that no replica needs', self._drop_users),
+            Step('have the volume of the new source flattened', self._flatten),
+            Step('record the new source', self._record),
+            Step('tell what does not follow', self._check_followers),
+        ]
+
+    def _observe(self) -> dict[str, ReplicationStatus]:
+        """Return the replicas whose agents answer, by their ids."""
+        found = {}
+        for replica_id in self._replicas.keys() - self._silent.keys():
+            try:
+                found[replica_id] = self._deps.agents.status(replica_id)
+            except exceptions.GuestUnavailableError as error:
+                LOG.warning('Replica %s: is left out of the ejection: %s', replica_id, error)
+                self._silent[replica_id] = str(error)
+        if not found:
+            raise self._refused('none of its replicas answers; repeat the request when one does')
+        return dict(sorted(found.items()))
+
+    def _check(self) -> None:
+        group.check_free(self._deps, [self._source])
+        if self._source.source_id is not None:
+            raise self._refused('it is itself a replica; detach it instead')
+        for replica_id in self._replicas:
+            if (task := self._deps.find_task(replica_id)) is not None:
+                self._silent[replica_id] = f'it has the task {task}'
+        self._observe()
+
+    def _stop_writes(self) -> None:
+        """Have a source that is alive after all end its work, so that nothing is missing."""
+        self._known = self._deps.replicas.last_known(self._source.instance_id)
+        agents, source_id = self._deps.agents, self._source.instance_id
+        try:
+            self._has_begun = True
+            agents.make_read_only(source_id, True)
+            self._known |= agents.status(source_id).gtid_executed
+            for replica_id in self._observe():
+                group.wait_until_executed(self._deps, replica_id, self._known)
+        except exceptions.GuestUnavailableError as error:
+            LOG.info('Source %s: does not answer, as expected: %s', source_id, error)
+
+    def _go_back(self) -> None:
+        if self.has_stopped_source:
+            self._deps.agents.make_read_only(self._source.instance_id, False)
+
+    def _fence(self) -> None:
+        assert self._source.volume_id is not None
+        try:
+            self._deps.volumes.fence(self._source.volume_id)
+        except exceptions.NotFencedError as error:
+            LOG.error('Source %s: %s', self._source.instance_id, error)
+            raise self._refused(
+                'the storage does not prove that it cannot write any more; repeat the request'
+            ) from error
+        self._is_fenced = True
+
+    def _power_off(self) -> None:
+        """Keep Nova from starting the server again, which would open the volume anew."""
+        if self._source.server_id is None:
+            return
+        try:
+            self._deps.stop_server(self._source.server_id)
+        except exceptions.ServiceUnavailableError as error:
+            LOG.warning(
+                'Instance %s: is ejected, but its server is not powered off; nothing may start it '
+                'again: %s',
+                *(self._source.instance_id, error),
+            )
+
+    def _execute(self) -> None:
+        for replica_id, found in self._observe().items():
+            if not found.is_replica:
+                continue
+            try:
+                self._deps.agents.stop_receiving(replica_id)
+                # Read again: it may have received more until it stopped.
+                received = self._deps.agents.status(replica_id).gtid_known
+                if not group.wait_until_executed(self._deps, replica_id, received):
+                    LOG.warning('Replica %s: does not execute all that it has', replica_id)
+            except exceptions.GuestUnavailableError as error:
+                LOG.warning('Replica %s: is left out of the ejection: %s', replica_id, error)
+                self._silent[replica_id] = str(error)
+
+    def _choose(self) -> None:
+        found = self._observe()
+        chosen = self._find_begun(found)
+        if chosen is None:
+            known = {one: server.gtid_known for one, server in found.items()}
+            executed = {one: server.gtid_executed for one, server in found.items()}
+            chosen = source_choice.choose(executed, known)
+        self._missing = self._known - found[chosen].gtid_executed
+        self._surplus = {
+            one: surplus
+            for one, server in found.items()
+            # What it has from the new source is no surplus, although that was looked at before.
+            if one != chosen and not server.follows(found[chosen])
+            if (surplus := server.gtid_known - found[chosen].gtid_executed)
+        }
+        self._new = new_source.NewSource(self._deps, self._replicas[chosen])
+        self._new.failures |= self._silent
+        # Shows the next worker which replica may accept writes.
+        self._deps.choices.note(chosen)
+
+    def _find_begun(self, found: Mapping[str, ReplicationStatus]) -> str | None:
+        """Return the replica that was made the source before an interruption.
+
+        :raises SourceNotChangedError: one may accept writes, and does not answer
+        """
+        begun = self._deps.choices.find(self._replicas)
+        if unknown := begun - found.keys():
+            raise self._refused(
+                f'replica {", ".join(sorted(unknown))} may be the source already, and does not '
+                'answer; repeat the request when it does, or delete it'
+            )
+        writing = sorted(one for one in begun if found[one].accepts_writes)
+        return writing[0] if writing else None
+
+    @property
+    def _chosen(self) -> new_source.NewSource:
+        assert self._new is not None
+        return self._new
+
+    def _accept_writes(self) -> None:
+        self._chosen.accept_writes()
+
+    def _attach(self) -> None:
+        new_id = self._chosen.member.instance_id
+        for replica_id, gtids in self._surplus.items():
+            self._chosen.failures[replica_id] = (
+                f'it has {gtids.count} transactions that the new source lacks, and keeps them '
+                f'read-only: {_shown(gtids)}'
+            )
+        self._chosen.attach(
+            self._replicas[one]
+            for one in sorted(self._replicas)
+            if one != new_id and one not in self._chosen.failures
+        )
+
+    def _drop_users(self) -> None:
+        self._chosen.drop_users(self._followers())
+
+    def _flatten(self) -> None:
+        volume_id = self._chosen.member.volume_id
+        assert volume_id is not None
+        self._deps.volumes.flatten(volume_id)
+
+    def _followers(self) -> list[Member]:
+        new_id = self._chosen.member.instance_id
+        return [one for one in self._replicas.values() if one.instance_id != new_id]
+
+    def _record(self) -> None:
+        new_id, source_id = self._chosen.member.instance_id, self._source.instance_id
+        self._deps.replicas.promote(source_id, new_id, keeps_source=False)
+        changes = [RowChange(source_id, None, 'EJECTION_ERROR')]
+        for member in self._replicas.values():
+            follows = None if member is self._chosen.member else new_id
+            change = group.row_of(self._deps, member, follows)
+            if member.instance_id in self._chosen.failures and change.task == 'NONE':
+                # Not re-provisioned by itself, since it may have what no other has.
+                change = RowChange(member.instance_id, follows, 'EJECTION_ERROR')
+            changes.append(change)
+        self._deps.rows.record(changes)
+        for instance_id, why in self._chosen.failures.items():
+            self._fault(
+                instance_id,
+                f'ejection of {source_id}: {why}. Reset its status to re-provision or detach it',
+            )
+        group.warn_of_one_copy(self._deps, self._chosen.member)
+        missing = self._describe_missing()
+        self._fault(
+            source_id,
+            f'ejected: {new_id} is the source now; this server is cut off from its volume and '
+            f'powered off. Delete it when its data is not needed. {missing}',
+        )
+        self._fault(new_id, f'source since the ejection of {source_id}. {missing}')
+        LOG.warning(
+            'Instance %s: is the source instead of %s, which is ejected. %s',
+            *(new_id, source_id, missing),
+        )
+
+    def _describe_missing(self) -> str:
+        """Return which known transactions of the old source the new one lacks."""
+        if not self._known:
+            return 'What the old source had beyond it is not known'
+        if not self._missing:
+            return 'No transaction is known to be missing'
+        return f'At least {self._missing.count} transactions are missing: {_shown(self._missing)}'
+
+    def _fault(self, instance_id: str, text: str) -> None:
+        group.add_fault(self._deps, instance_id, text)
+
+    def _check_followers(self) -> None:
+        self._deps.choices.forget(self._chosen.member.instance_id)
+        self._chosen.check()
+
+    def _refused(self, why: str) -> exceptions.SourceNotChangedError:
+        return exceptions.SourceNotChangedError(
+            f'source {self._source.instance_id}: cannot be ejected: {why}'
+        )
+
+
+def _shown(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_GTIDS else f'{text[:_SHOWN_GTIDS]}...'

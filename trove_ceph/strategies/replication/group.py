@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What promotion, ejection and detachment do alike with a source and its replicas."""
+
+from collections.abc import Iterable, Sequence
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.strategies.replication.source_dependencies import (
+    Member,
+    RowChange,
+    SourceDependencies,
+)
+
+LOG = logging.getLogger(__name__)
+
+#: Trove shows no more of a fault.
+_MAX_FAULT = 255
+#: Of one wait of a guest agent.
+_WAIT_SEC = 30
+_POLL_SEC = 1
+
+
+def wait_until_executed(deps: SourceDependencies, instance_id: str, gtids: GtidSet) -> bool:
+    """Return whether a replica has executed transactions; wait for a while until it has.
+
+    :raises GuestUnavailableError: its agent does not answer
+    """
+    deadline = deps.deadline(deps.catch_up_sec)
+    while not deps.agents.wait_for_gtid(
+        instance_id, gtids, max(1, min(_WAIT_SEC, int(deadline.left_sec)))
+    ):
+        if not deadline.pause(_POLL_SEC):
+            return False
+    return True
+
+
+def add_fault(deps: SourceDependencies, instance_id: str, text: str) -> None:
+    """Show a tenant what happened to an instance."""
+    deps.rows.add_fault(instance_id, text[:_MAX_FAULT])
+
+
+def warn_of_one_copy(deps: SourceDependencies, source: Member) -> None:
+    """Tell tenants and operators that the storage of a new source keeps one copy of its data."""
+    assert source.volume_id is not None
+    try:
+        has_one_copy = deps.volumes.has_one_copy(source.volume_id)
+    except exceptions.TroveCephError as error:
+        LOG.warning('Source %s: whether it has one copy is not known: %s', source, error)
+        return
+    if has_one_copy:
+        LOG.warning('Source %s: its storage keeps one copy of its data', source.instance_id)
+        add_fault(
+            deps,
+            source.instance_id,
+            'is a source now, and its storage keeps one copy of its data: the loss of one disk '
+            'loses it. Promote a replica on another volume type, or keep backups in the vault',
+        )
+
+
+def free_tasks(deps: SourceDependencies, members: Iterable[Member]) -> dict[str, str]:
+    """Return the tasks of instances once their promotion, ejection or detachment has ended."""
+    return {one.instance_id: deps.find_task(one.instance_id) or 'NONE' for one in members}
+
+
+def end_tasks(deps: SourceDependencies, members: Iterable[Member]) -> None:
+    """End the operation that Trove shows of instances, of which nothing was changed."""
+    deps.rows.end_tasks(free_tasks(deps, members))
+
+
+def drop_users(deps: SourceDependencies, source_id: str, keep: Iterable[Member]) -> None:
+    """Drop the replication users of a source, except of some replicas, if its agent answers."""
+    try:
+        deps.agents.drop_replication_users(source_id, [one.instance_id for one in keep])
+    except exceptions.GuestUnavailableError as error:
+        LOG.warning('Source %s: keeps unused replication users: %s', source_id, error)
+
+
+def check_free(deps: SourceDependencies, members: Sequence[Member]) -> None:
+    """Return if no other operation works on instances.
+
+    Trove's API has checked the task of one of them only.
+
+    :raises SourceNotChangedError: one does, which the message names
+    """
+    for member in members:
+        task = deps.find_task(member.instance_id)
+        if task is not None:
+            raise exceptions.SourceNotChangedError(
+                f'instance {member.instance_id}: has the task {task}; repeat the request when it '
+                'has ended'
+            )
+
+
+def row_of(deps: SourceDependencies, member: Member, source_id: str | None) -> RowChange:
+    """Return the change of an instance that has the operation behind it."""
+    return RowChange(member.instance_id, source_id, deps.find_task(member.instance_id) or 'NONE')

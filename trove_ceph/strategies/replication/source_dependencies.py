@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What promotion, ejection and detachment need, and the values that they exchange with Trove."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from trove_ceph import waiting
+from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A source or a replica, as Trove records it.
+
+    :param task: the name of its task, such as NONE or PROMOTING
+    :param source_id: of the instance that it follows; None: it is no replica
+    """
+
+    instance_id: str
+    project_id: str
+    volume_id: str | None
+    server_id: str | None
+    task: str
+    source_id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RowChange:
+    """What Trove records of an instance from now on.
+
+    :param source_id: of the instance that it follows; None: it is no replica
+    :param task: the name of its task, in place of that of the operation that ends
+    """
+
+    instance_id: str
+    source_id: str | None
+    task: str = 'NONE'
+
+
+class Rows(Protocol):
+    """Trove's table of instances; each verb is one transaction.
+
+    It raises ServiceUnavailableError when the database does not answer.
+    """
+
+    def find(self, instance_id: str) -> Member | None:
+        """Return an instance; None: it is deleted."""
+
+    def list_replicas(self, source_id: str) -> Sequence[Member]:
+        """Return the replicas of an instance that are not deleted, by their ids."""
+
+    def record(self, changes: Sequence[RowChange]) -> None:
+        """Record the sources of instances and end the operation that they have as task.
+
+        Deleted instances are left out. An instance that is being deleted keeps that task.
+        """
+
+    def end_tasks(self, tasks: Mapping[str, str]) -> None:
+        """Replace the tasks of a promotion, an ejection or a detachment.
+
+        :param tasks: the names of the tasks, by the ids of the instances
+        """
+
+    def add_fault(self, instance_id: str, text: str) -> None:
+        """Show a tenant what happened to an instance; do nothing if it is deleted."""
+
+
+class Agents(Protocol):
+    """The guest agents; each verb may be repeated.
+
+    It raises GuestUnavailableError when the agent refuses, fails or does not answer.
+    """
+
+    def status(self, instance_id: str) -> ReplicationStatus:
+        """Return the replication of a server, whether it is a source, a replica or neither."""
+
+    def make_read_only(self, instance_id: str, read_only: bool) -> None:
+        """Make a server refuse all writes, or accept them again; it stays so after a restart.
+
+        Every commit that was acknowledged is in ``gtid_executed`` afterwards.
+        """
+
+    def wait_for_gtid(self, instance_id: str, gtid_set: GtidSet, timeout_sec: int) -> bool:
+        """Return whether a server executes a GTID set within the time, at most 30 s."""
+
+    def stop_receiving(self, instance_id: str) -> None:
+        """Have a replica receive no more transactions; it applies what it has received."""
+
+    def replica_context(self, instance_id: str, replica_id: str | None = None) -> dict[str, Any]:
+        """Return how a replica follows a source, which must not be read-only."""
+
+    def attach(self, instance_id: str, replica_context: Mapping[str, Any]) -> None:
+        """Have a server follow a source, also instead of another one; it is read-only before."""
+
+    def detach(self, instance_id: str, for_failover: bool = False) -> None:
+        """Have a replica forget its source.
+
+        :param for_failover: it stays read-only; otherwise it becomes writable
+        """
+
+    def enable_as_source(self, instance_id: str) -> None:
+        """Make a server writable that follows no source."""
+
+    def drop_replication_users(self, instance_id: str, keep_replica_ids: Collection[str]) -> None:
+        """Drop the replication users of a source, except of those replicas."""
+
+
+class Replicas(Protocol):
+    """Our table of replicas, and what it says of their sources."""
+
+    def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
+        """Make a replica the source of all others of its source, with its policy; idempotent.
+
+        :param keeps_source: the old source becomes a replica; False: it is given up
+        """
+
+    def remove(self, instance_id: str) -> None:
+        """Remove an instance that is no replica any more; idempotent."""
+
+    def last_known(self, source_id: str) -> GtidSet:
+        """Return the transactions that a source had when its agent last answered."""
+
+    def request(self, instance_id: str, reason: str) -> None:
+        """Request that a replica gets a fresh clone of its source.
+
+        :raises TroveCephError: it cannot have one now
+        """
+
+
+class Choices(Protocol):
+    """Which replicas may have been made the source by a worker that died; stored durably."""
+
+    def note(self, instance_id: str) -> None:
+        """Note that a replica is about to become the source; idempotent.
+
+        :raises SourceNotChangedError: it is being created or deleted
+        """
+
+    def forget(self, instance_id: str) -> None:
+        """Forget what this worker has noted, since Trove's rows show the source."""
+
+    def find(self, instance_ids: Collection[str]) -> set[str]:
+        """Return those for which a promotion or an ejection has noted that."""
+
+
+class Volumes(Protocol):
+    """The data volumes."""
+
+    def fence(self, volume_id: str) -> None:
+        """Return when Ceph has proved that no present client can write to a volume.
+
+        :raises NotFencedError: there is no proof yet; a repetition continues
+        """
+
+    def has_one_copy(self, volume_id: str) -> bool:
+        """Return whether the storage of a volume keeps one copy of its data.
+
+        :raises TroveCephError: it is not known
+        """
+
+    def flatten(self, volume_id: str) -> None:
+        """Have a volume flattened in the background, so that it needs no other image; idempotent.
+
+        :raises ServiceUnavailableError: Cinder did not record that
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceDependencies:
+    """The dependencies of promotion, ejection and detachment.
+
+    :param find_task: returns the name of the task of another operation of this package on an
+        instance, which Trove's API overwrites; None: there is none
+    :param stop_server: powers a server off in Nova
+    :param catch_up_sec: how long a replica may take to execute what its source has, while the
+        source refuses writes
+    :param answer_sec: how long a guest agent is asked again that must answer
+    """
+
+    rows: Rows
+    agents: Agents
+    replicas: Replicas
+    volumes: Volumes
+    choices: Choices
+    find_task: Callable[[str], str | None]
+    stop_server: Callable[[str], None]
+    catch_up_sec: float = 60
+    answer_sec: float = 120
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def deadline(self, timeout_sec: float) -> waiting.Deadline:
+        return waiting.Deadline(timeout_sec, self.clock, self.sleep)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What promotion, ejection and detachment need of our tables and of the volumes."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import resources
+from trove_ceph.db import instance_operations, replacements, replicas
+from trove_ceph.db.replacement_record import ReplacementKind
+from trove_ceph.db.replica_record import Cause, Requester
+from trove_ceph.db.roles import Role
+from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.tiers import tier_types
+
+LOG = logging.getLogger(__name__)
+
+_TASKS = {Role.CREATE_INSTANCE: 'BUILDING', Role.DELETE_INSTANCE: 'DELETING'}
+
+
+class ChangedReplicas:
+    """Our table of replicas; see :class:`.source_dependencies.Replicas`."""
+
+    def __init__(self, store: replicas.ReplicaStore):
+        self._store = store
+
+    def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
+        """Make a replica the source of all others of its source, with its policy; idempotent."""
+        try:
+            self._store.promote(source_id, candidate_id, keeps_source)
+        except exceptions.RecordNotFoundError as error:
+            # Such as a replica that was created before the table existed.
+            LOG.warning('The new source is not recorded: %s', error)
+
+    def remove(self, instance_id: str) -> None:
+        """Remove an instance that is no replica any more; idempotent."""
+        self._store.remove(instance_id)
+
+    def last_known(self, source_id: str) -> GtidSet:
+        """Return the transactions that a source had when its agent last answered."""
+        known = GtidSet()
+        for record in self._store.list(source_id=source_id):
+            known |= GtidSet.parse(record.source_executed or '')
+        return known
+
+    def request(self, instance_id: str, reason: str) -> None:
+        """Request that a replica gets a fresh clone of its source.
+
+        :raises TroveCephError: it cannot have one now
+        """
+        self._store.request(instance_id, Requester.POLICY, reason, Cause.BROKEN)
+
+
+class OtherTasks:
+    """The operations of this package whose tasks Trove's API overwrites.
+
+    Trove's API sets the task of all instances of a promotion or an ejection, and checks one only.
+    """
+
+    def __init__(
+        self,
+        operations: instance_operations.InstanceOperationStore,
+        replacement_store: replacements.ReplacementStore,
+        replica_store: replicas.ReplicaStore,
+    ):
+        self._operations = operations
+        self._replacements = replacement_store
+        self._replicas = replica_store
+
+    def find(self, instance_id: str) -> str | None:
+        """Return the name of the task of another operation on an instance; None: there is none."""
+        role = self._operations.find_role(instance_id)
+        if role in _TASKS:
+            return _TASKS[role]
+        replacement = self._replacements.find_open(instance_id)
+        if replacement is not None:
+            is_resize = replacement.kind is ReplacementKind.RESIZE
+            return 'RESIZING' if is_resize else 'MIGRATING'
+        replica = self._replicas.find(instance_id)
+        is_reprovisioning = replica is not None and replica.state.is_reprovisioning
+        return 'MIGRATING' if is_reprovisioning else None
+
+
+class Cinder(Protocol):
+    """The volumes in Cinder."""
+
+    def find_volume(self, volume_id: str) -> resources.Volume | None: ...
+    def request_flatten(self, volume_id: str) -> None: ...
+
+
+class ChangedVolumes:
+    """The data volumes; see :class:`.source_dependencies.Volumes`.
+
+    :param fence: see :meth:`.VolumeFence.fence`
+    :param load_tiers: reads the tiers file
+    """
+
+    def __init__(
+        self,
+        cinder: Cinder,
+        fence: Callable[[str], None],
+        load_tiers: Callable[[], tier_types.TiersFile],
+    ):
+        self._cinder = cinder
+        self._load_tiers = load_tiers
+        self.fence = fence
+
+    def flatten(self, volume_id: str) -> None:
+        """Have a volume flattened in the background, so that it needs no other image; idempotent.
+
+        :raises ServiceUnavailableError: Cinder did not record that
+        """
+        self._cinder.request_flatten(volume_id)
+
+    def has_one_copy(self, volume_id: str) -> bool:
+        """Return whether the storage of a volume keeps one copy of its data.
+
+        :raises TroveCephError: Cinder does not answer, or the tiers file cannot be used
+        """
+        volume = self._cinder.find_volume(volume_id)
+        return volume is not None and any(
+            tier.copies == 1 and tier.erasure is None
+            for tier in self._load_tiers().tiers.values()
+            if tier.volume_type is not None and tier.volume_type.name == volume.volume_type
+        )

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Promote, eject and detach under claims, and continue what a dead taskmanager has begun.
+
+A promotion holds the claim of its replica and that of the source, a detachment likewise, an
+ejection that of the source. So two of them never work on one source at a time. The row of a replica
+with the role PROMOTE_REPLICA stays until it is known which server is the source.
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Protocol
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.db import claims, heartbeat, instance_operations
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.backup.claimed import Guarded
+from trove_ceph.strategies.replication import detachment, group
+from trove_ceph.strategies.replication.detachment import Detachment
+from trove_ceph.strategies.replication.ejection import Ejection
+from trove_ceph.strategies.replication.promotion import Promotion
+from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+from trove_ceph.taskmanager.instance_operations import InstanceOperations
+
+LOG = logging.getLogger(__name__)
+
+
+#: How long a deletion waits for the end of a promotion.
+_PROMOTION_SEC = 300
+_POLL_SEC = 1
+#: What a tenant reads of a request that came too late, or of which nothing was done.
+_LOST = 'the source has changed meanwhile, or the task manager stopped; repeat the request'
+
+
+class _SourceStoppedError(exceptions.OperationUnfinishedError):
+    """The operation failed, and its source is still read-only.
+
+    :ivar error: why it failed
+    """
+
+    def __init__(self, error: Exception):
+        super().__init__(str(error))
+        self.error = error
+
+
+class Choices:
+    """Which replicas may have become the source; see :class:`.source_dependencies.Choices`.
+
+    :param worker: the name of this process in claims
+    """
+
+    def __init__(self, store: instance_operations.InstanceOperationStore, worker: claims.Claimant):
+        self._store = store
+        self._worker = worker
+        self._claims: dict[str, claims.Claim] = {}
+
+    def note(self, instance_id: str) -> None:
+        """Note that a replica is about to become the source; idempotent.
+
+        :raises SourceNotChangedError: it is being created or deleted
+        """
+        claim = self._store.begin(Role.PROMOTE_REPLICA, instance_id, self._worker)
+        if claim is not None:
+            self._claims[instance_id] = claim
+        elif not self.find([instance_id]):
+            raise exceptions.SourceNotChangedError(
+                f'replica {instance_id}: is being created or deleted; repeat the request'
+            )
+
+    def forget(self, instance_id: str) -> None:
+        """Forget what this worker has noted, since Trove's rows show the source."""
+        if claim := self._claims.pop(instance_id, None):
+            self._store.finish(claim)
+
+    def find(self, instance_ids: Collection[str]) -> set[str]:
+        """Return those for which a promotion or an ejection has noted that."""
+        role = Role.PROMOTE_REPLICA
+        return {one for one in instance_ids if self._store.find_role(one) is role}
+
+
+@contextlib.contextmanager
+def _answers_needed(what: str) -> Iterator[None]:
+    """Have an operation resumed later if the database or an agent does not answer.
+
+    :raises OperationUnfinishedError: one does not
+    """
+    try:
+        yield
+    except exceptions.ServiceUnavailableError as error:
+        raise exceptions.OperationUnfinishedError(f'{what}: goes on later: {error}') from error
+
+
+class Change(Protocol):
+    """A promotion, an ejection or a detachment."""
+
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
+
+    @property
+    def has_stopped_source(self) -> bool:
+        """Whether its source may be read-only if it fails."""
+
+    def tasks_if_failed(self) -> Mapping[str, str]:
+        """Return the tasks of its instances if it fails before the point of no return."""
+
+
+class SourceChanges:
+    """Promotions, ejections and detachments by this process.
+
+    Each method returns when the operation has ended, with the tasks in Trove, and raises
+    SourceNotChangedError or another error of this package when it failed.
+    """
+
+    def __init__(
+        self,
+        deps: SourceDependencies,
+        operations: InstanceOperations,
+        store: instance_operations.InstanceOperationStore,
+        heartbeat: heartbeat.Heartbeat,
+    ):
+        self._deps = deps
+        self._operations = operations
+        self._store = store
+        self._heartbeat = heartbeat
+
+    def promote(self, replica_id: str) -> None:
+        """Make a replica the source, and the source its replica.
+
+        :raises ReplicasLeftError: it is the source, but others do not follow it
+        """
+        with self._operations.exclusively(Role.PROMOTE_REPLICA, replica_id):
+            self._promote(replica_id, is_resumed=False)
+
+    def eject(self, source_id: str) -> None:
+        """Give up a source for one of its replicas.
+
+        :raises ReplicasLeftError: a replica is the source, but others do not follow it
+        """
+        try:
+            with self._operations.exclusively(Role.EJECT_SOURCE, source_id) as claim:
+                self._eject(claim, is_resumed=False)
+        except _SourceStoppedError as stopped:
+            raise stopped.error from stopped
+
+    def detach(self, replica_id: str) -> None:
+        """Make a replica an instance of its own."""
+        with self._operations.exclusively(Role.DETACH_REPLICA, replica_id):
+            self._detach(replica_id)
+
+    def forget(self, replica_id: str) -> None:
+        """Forget a replica that is being deleted, once its promotion has ended.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        deadline = self._deps.deadline(_PROMOTION_SEC)
+        while self._store.find_role(replica_id) is Role.PROMOTE_REPLICA:
+            if not deadline.pause(_POLL_SEC):
+                LOG.warning('Replica %s: is deleted while it is promoted', replica_id)
+                break
+        replica = self._deps.rows.find(replica_id)
+        if replica is not None:
+            detachment.forget(self._deps, replica)
+
+    @property
+    def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
+        """What continues the operations of workers that died, by their roles."""
+        return {
+            Role.PROMOTE_REPLICA: lambda claim: self._promote(claim.resource_id, is_resumed=True),
+            Role.EJECT_SOURCE: functools.partial(self._eject, is_resumed=True),
+            Role.DETACH_REPLICA: lambda claim: self._detach(claim.resource_id),
+            Role.CHANGE_SOURCE: self._release_source,
+        }
+
+    def _promote(self, replica_id: str, is_resumed: bool) -> None:
+        with _answers_needed(f'promotion of replica {replica_id}'):
+            source_id = self._find_source(replica_id)
+            if source_id is None:
+                return
+            if is_resumed and not self._is_begun(source_id, replica_id):
+                self._give_up(self._deps, source_id, replica_id)
+                return
+        with self._changing(source_id) as claim:
+            deps = self._guarded(claim)
+            with _answers_needed(f'promotion of replica {replica_id}'):
+                # Read again, since another operation may have ended meanwhile.
+                source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
+                candidate = next((one for one in replicas if one.instance_id == replica_id), None)
+                if source is None or candidate is None:
+                    self._give_up(deps, source_id, replica_id)
+                    return
+            promotion = Promotion(deps, candidate, source, replicas, is_resumed)
+            self._run(promotion, claim, replica_id)
+
+    def _is_begun(self, source_id: str, replica_id: str) -> bool:
+        """Return whether a promotion may have changed something.
+
+        If not, it is not resumed either, since the row may be that of an ejection.
+
+        :raises OperationUnfinishedError: its source is being ejected
+        """
+        role = self._store.find_role(source_id)
+        if role is Role.EJECT_SOURCE:
+            raise exceptions.OperationUnfinishedError(
+                f'instance {replica_id}: its source {source_id} is being ejected'
+            )
+        return role is Role.CHANGE_SOURCE
+
+    def _eject(self, claim: claims.Claim, is_resumed: bool) -> None:
+        deps, source_id = self._guarded(claim), claim.resource_id
+        with _answers_needed(f'ejection of source {source_id}'):
+            source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
+            if source is None or not replicas:
+                self._give_up(deps, source_id, source_id)
+                return
+        self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
+
+    def _detach(self, replica_id: str) -> None:
+        with _answers_needed(f'detachment of replica {replica_id}'):
+            source_id = self._find_source(replica_id)
+            if source_id is None:
+                return
+        with self._changing(source_id) as claim:
+            deps = self._guarded(claim)
+            with _answers_needed(f'detachment of replica {replica_id}'):
+                replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
+                if replica is None or replica.source_id != source_id:
+                    self._give_up(deps, source_id, replica_id)
+                    return
+                replicas = deps.rows.list_replicas(source_id)
+            others = [one for one in replicas if one.instance_id != replica_id]
+            self._run(Detachment(deps, replica, source, others), claim, replica_id)
+
+    def _find_source(self, replica_id: str) -> str | None:
+        """Return the source of a replica; None: it has ended, or the replica is deleted."""
+        found = self._deps.rows.find(replica_id)
+        if found is not None and found.source_id is None:
+            group.end_tasks(self._deps, [found])
+        return None if found is None else found.source_id
+
+    @contextlib.contextmanager
+    def _changing(self, source_id: str) -> Iterator[claims.Claim]:
+        """Hold the claim of a source while the block changes its replicas."""
+        try:
+            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+                yield claim
+        except exceptions.SourceNotChangedError:
+            # Also if another operation works on the source, which may end other tasks only.
+            with _answers_needed(f'changing source {source_id}'):
+                group.end_tasks(self._deps, self._members(source_id))
+            raise
+        except _SourceStoppedError as stopped:
+            raise stopped.error from stopped
+
+    def _run(self, change: Change, claim: claims.Claim, instance_id: str) -> None:
+        """Run the steps of a change, and end its tasks if it fails."""
+        plan, begun = change.steps(), 0
+
+        def note(_name: str, number: int, _count: int) -> None:
+            nonlocal begun
+            begun = number
+
+        try:
+            steps.run(str(change), plan, note)
+        except (exceptions.ReplicasLeftError, exceptions.ClaimLostError):
+            # Its end is recorded, or another worker continues it.
+            raise
+        except Exception as error:
+            if any(step.commits for step in plan[:begun]):
+                raise exceptions.OperationUnfinishedError(
+                    f'{change}: goes on as soon as possible: {error}'
+                ) from error
+            self._end(change, claim, instance_id, error)
+            raise
+
+    def _end(self, change: Change, claim: claims.Claim, instance_id: str, error: Exception) -> None:
+        """End the tasks of a change that has failed; its source accepts writes again.
+
+        :raises _SourceStoppedError: it does not yet
+        :raises OperationUnfinishedError: the database does not answer
+        """
+        deps, source_id = self._guarded(claim), claim.resource_id
+        with _answers_needed(str(change)):
+            deps.rows.end_tasks(change.tasks_if_failed())
+            group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
+        if not change.has_stopped_source:
+            return
+        try:
+            self._restore_writes(deps, source_id)
+        except exceptions.ServiceUnavailableError as failure:
+            LOG.warning('Source %s: may be read-only; will retry: %s', source_id, failure)
+            self._store.set_role(claim, Role.CHANGE_SOURCE)
+            raise _SourceStoppedError(error) from failure
+
+    def _release_source(self, claim: claims.Claim) -> None:
+        """Have a source accept writes that an interrupted operation has left read-only.
+
+        :raises OperationUnfinishedError: it does not yet
+        """
+        deps, source_id = self._guarded(claim), claim.resource_id
+        replica_ids = [one.instance_id for one in deps.rows.list_replicas(source_id)]
+        if begun := deps.choices.find(replica_ids):
+            raise exceptions.OperationUnfinishedError(
+                f'source {source_id}: replica {", ".join(sorted(begun))} is being promoted'
+            )
+        with _answers_needed(f'source {source_id}: may be read-only'):
+            self._restore_writes(deps, source_id)
+
+    @staticmethod
+    def _restore_writes(deps: SourceDependencies, source_id: str) -> None:
+        source = deps.rows.find(source_id)
+        if source is None or source.task == 'DELETING' or source.source_id is not None:
+            return
+        status = deps.agents.status(source_id)
+        if status.is_read_only and not status.is_replica:
+            deps.agents.make_read_only(source_id, False)
+            LOG.info('Source %s: accepts writes again', source_id)
+
+    def _give_up(self, deps: SourceDependencies, source_id: str, instance_id: str) -> None:
+        """End the tasks of a request that does not fit the present rows any more."""
+        members = self._members(source_id)
+        if asked := deps.rows.find(instance_id):
+            members.append(asked)
+        group.end_tasks(deps, members)
+        group.add_fault(deps, instance_id, _LOST)
+        LOG.warning('Instance %s: %s', instance_id, _LOST)
+
+    def _members(self, source_id: str) -> list[Member]:
+        """Return a source and its replicas."""
+        source = self._deps.rows.find(source_id)
+        return [*self._deps.rows.list_replicas(source_id), *filter(None, [source])]
+
+    def _guarded(self, claim: claims.Claim) -> SourceDependencies:
+        """Return dependencies that raise ClaimLostError once the claim is lost."""
+        guarded: dict[str, Any] = {
+            name: Guarded(getattr(self._deps, name), self._heartbeat, claim)
+            for name in ('rows', 'agents', 'replicas', 'volumes', 'choices')
+        }
+        return dataclasses.replace(self._deps, **guarded)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create what promotes, ejects and detaches from Trove's configuration."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+
+from trove_ceph.db import instance_operations as operation_store
+from trove_ceph.db import replacements, replicas
+from trove_ceph.strategies.backup import dependencies as backup_dependencies
+from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
+from trove_ceph.taskmanager import (
+    changed_replicas,
+    guest_factory,
+    instance_operations,
+    replication_factory,
+    source_changes,
+    source_requests,
+    volume_fence,
+)
+from trove_ceph.tiers import tiers_file
+from trove_ceph.trove_adapter import nova, replication_rows
+
+
+def make_source_requests(
+    conf: cfg.ConfigOpts,
+    context: Any,
+    get_deps: Callable[[], backup_dependencies.BackupDependencies],
+    get_operations: Callable[[], instance_operations.InstanceOperations],
+    is_ours: Callable[[str], bool],
+) -> source_requests.SourceRequests:
+    """Return the requests of Trove's API; what carries them out is created at the first one.
+
+    :param context: of the user of ``[service_credentials]``, for calls of guest agents
+    :param is_ours: returns whether an instance has our guest agent, and its volume is on a tier
+    """
+    return source_requests.SourceRequests(
+        functools.cache(lambda: make_source_changes(conf, context, get_deps(), get_operations())),
+        is_ours,
+    )
+
+
+def make_source_changes(
+    conf: cfg.ConfigOpts,
+    context: Any,
+    deps: backup_dependencies.BackupDependencies,
+    operations: instance_operations.InstanceOperations,
+) -> source_changes.SourceChanges:
+    """Return the changes of sources by this process.
+
+    :param context: of the user of ``[service_credentials]``, for calls of guest agents
+    :param deps: of backups, whose clients it shares
+    :param operations: the claims of this process on instances
+    """
+    servers = nova.Nova(guest_factory.connect_to_nova(conf))
+    store, replica_store = operation_store.InstanceOperationStore(), replicas.ReplicaStore()
+    tasks = changed_replicas.OtherTasks(store, replacements.ReplacementStore(), replica_store)
+    fence = volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence
+    return source_changes.SourceChanges(
+        SourceDependencies(
+            rows=replication_rows.ReplicationRows(),
+            agents=replication_factory.make_agents(conf, context),
+            replicas=changed_replicas.ChangedReplicas(replica_store),
+            volumes=changed_replicas.ChangedVolumes(
+                deps.cinder,
+                fence,
+                functools.partial(tiers_file.load, conf.trove_ceph_backup.tiers_file),
+            ),
+            choices=source_changes.Choices(store, deps.worker),
+            find_task=tasks.find,
+            stop_server=servers.request_stop,
+            catch_up_sec=conf.trove_ceph_replication.catch_up_timeout_sec,
+        ),
+        operations,
+        store,
+        deps.heartbeat,
+    )

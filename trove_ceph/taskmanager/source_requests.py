@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's requests to promote, eject and detach, as far as all instances are ours."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from oslo_log import log as logging
+from trove.common import notification
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.taskmanager.source_changes import SourceChanges
+from trove_ceph.trove_adapter import replication_rows
+
+LOG = logging.getLogger(__name__)
+
+_RESUMED = (
+    Role.PROMOTE_REPLICA,
+    Role.EJECT_SOURCE,
+    Role.DETACH_REPLICA,
+    Role.CHANGE_SOURCE,
+)
+
+
+class SourceRequests:
+    """The requests; each method returns False if it is Trove's own, and then has done nothing.
+
+    :param get_changes: returns what carries out the requests; called at each, since the services
+        need not be up when the process starts
+    :param is_ours: returns whether an instance has our guest agent, and its volume is on a tier
+    """
+
+    def __init__(self, get_changes: Callable[[], SourceChanges], is_ours: Callable[[str], bool]):
+        self._get_changes = get_changes
+        self._is_ours = is_ours
+        self._rows = replication_rows.ReplicationRows()
+
+    def promote(self, context: Any, replica_id: str) -> bool:
+        """Make a replica the source, and the source its replica."""
+        replica = self._rows.find(replica_id)
+        source_id = None if replica is None else replica.source_id
+        if source_id is None or not self._are_ours(source_id):
+            return False
+        with self._shown(context, replica_id):
+            self._get_changes().promote(replica_id)
+        return True
+
+    def eject(self, context: Any, source_id: str) -> bool:
+        """Give up a source for one of its replicas."""
+        if not self._are_ours(source_id):
+            return False
+        with self._shown(context, source_id):
+            self._get_changes().eject(source_id)
+        return True
+
+    def detach(self, context: Any, replica_id: str) -> bool:
+        """Make a replica an instance of its own."""
+        if not self._is_ours(replica_id):
+            return False
+        with self._shown(context, replica_id):
+            self._get_changes().detach(replica_id)
+        return True
+
+    def forget(self, instance_id: str) -> None:
+        """Forget an instance that is being deleted, if it is a replica.
+
+        A promotion of it ends before. Its errors do not keep the instance from being deleted.
+        """
+        try:
+            found = self._rows.find(instance_id)
+            if found is not None and found.source_id is not None:
+                self._get_changes().forget(instance_id)
+        except exceptions.TroveCephError as error:
+            LOG.warning('Replica %s: is deleted, and not forgotten yet: %s', instance_id, error)
+
+    @property
+    def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
+        """What continues the operations of workers that died, by their roles."""
+        return {role: functools.partial(self._resume, role) for role in _RESUMED}
+
+    def _resume(self, role: Role, claim: claims.Claim) -> None:
+        self._get_changes().resumptions[role](claim)
+
+    def _are_ours(self, source_id: str) -> bool:
+        members = [source_id, *(one.instance_id for one in self._rows.list_replicas(source_id))]
+        return all(map(self._is_ours, members))
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _shown(context: Any, instance_id: str) -> Iterator[None]:
+        """Notify of the end, and show tenants an error of the block."""
+        with (
+            notification.EndNotification(context),
+            tenant_errors.translated_errors(f'instance {instance_id}'),
+        ):
+            yield

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interrupt promotions, ejections and detachments at each request; other taskmanagers continue.
+
+After each request, at most one of the servers that share a history accepts writes. At the end no
+acknowledged commit is lost, and no instance keeps its task.
+"""
+
+import itertools
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
+from trove_ceph.tests.unit.strategies.world import Strike
+
+
+class _Interruptions:
+    def test_killed_before_each_request(self):
+        self.strike_each(after=False)
+
+    def test_killed_after_each_request(self):
+        self.strike_each(after=True)
+
+    def test_each_request_is_lost(self):
+        self.strike_each(after=False, lost=True)
+
+    def test_each_answer_is_lost(self):
+        self.strike_each(after=True, lost=True)
+
+    def strike_each(self, **how):
+        for number in itertools.count():
+            world = self.make_world()
+            strike = Strike(number, **how)
+            try:
+                self.start(world.changes(strike)[0])
+            except (interruption.Kill, exceptions.TroveCephError):
+                self.assertTrue(strike.struck)
+            try:
+                world.recover()
+                self.check(world)
+            except Exception as error:
+                error.add_note(f'{how} at request {number}: {world.tasks}, {world.sources}')
+                raise
+            if not strike.struck:
+                self.assertGreater(number, self.least)
+                return
+
+
+class PromotionInterruptionTest(_Interruptions, base.BaseTestCase):
+    least = 30
+
+    def make_world(self):
+        world = World()
+        world.request('PROMOTING')
+        return world
+
+    def start(self, changes):
+        changes.promote('one')
+
+    def check(self, world):
+        if world.sources['one'] is None:
+            others = [one for one in (SOURCE, 'two') if one not in world.renewed]
+            world.check_source('one', others)
+        else:
+            world.check_source(SOURCE, ['one', 'two'])
+
+
+class EjectionOfDeadSourceTest(_Interruptions, base.BaseTestCase):
+    least = 30
+
+    def make_world(self):
+        world = World()
+        world.live()
+        world.servers[SOURCE].is_down = True
+        world.request('EJECTING')
+        return world
+
+    def start(self, changes):
+        changes.eject(SOURCE)
+
+    def check(self, world):
+        if world.sources['one'] == world.sources['two'] == SOURCE:
+            # It was refused, and nothing changed; the tenant requests it again.
+            self.assertNotIn('EJECTING', world.tasks.values())
+            world.request('EJECTING')
+            world.changes(worker='again')[0].eject(SOURCE)
+        followers = [one for one in ('one', 'two') if world.sources[one] is not None]
+        left = [one for one in followers if world.tasks[one] == 'EJECTION_ERROR']
+        new = 'one' if followers == ['two'] else 'two'
+        world.check_source(new, [one for one in followers if one not in left])
+        self.assertTrue(world.servers[SOURCE].is_fenced)
+
+
+class EjectionOfLivingSourceTest(EjectionOfDeadSourceTest):
+    def make_world(self):
+        world = World()
+        world.request('EJECTING')
+        return world
+
+
+class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):
+    least = 12
+
+    def make_world(self):
+        world = World()
+        world.may_have_two_writers = True
+        world.request('DETACHING', 'one')
+        return world
+
+    def start(self, changes):
+        changes.detach('one')
+
+    def check(self, world):
+        world.writes = False
+        world.live()
+        self.assertEqual([], world.broken)
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertEqual({}, world.store.rows)
+        is_detached = world.sources['one'] is None
+        self.assertEqual(is_detached, world.servers['one'].accepts_writes)
+        self.assertEqual(not is_detached, 'one' in world.table)
+        self.assertTrue(world.servers['one'].receives or is_detached)

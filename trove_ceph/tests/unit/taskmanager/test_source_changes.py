@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Promote, eject and detach with bad luck; servers, agents and rows are in memory."""
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.roles import Role
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
+
+REFUSED = exceptions.SourceNotChangedError
+
+
+class PromotionTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = World()
+        self.world.request('PROMOTING')
+
+    def promote(self, name='one'):
+        self.world.changes()[0].promote(name)
+
+    def refuse(self, text, source=SOURCE):
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn(text, str(error))
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+        self.assertTrue(self.world.faults['one'])
+        self.world.check_ended()
+        self.assertEqual([source], self.world.writers())
+
+    def test_swaps_the_source_and_its_replica(self):
+        self.promote()
+        self.world.check_source('one', [SOURCE, 'two'])
+        self.assertEqual({SOURCE: 'one', 'two': 'one'}, self.world.table)
+        self.assertEqual({'one'}, self.world.flattened)
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+        self.assertEqual({}, self.world.renewed)
+
+    def test_tells_that_the_new_source_has_one_copy(self):
+        self.world.on_one_copy = {'one'}
+        self.promote()
+        self.assertIn('one copy', self.world.faults['one'][-1])
+        self.assertEqual(['one'], list(self.world.faults))
+
+    def test_promotes_back(self):
+        self.promote()
+        self.world.request('PROMOTING')
+        self.promote(SOURCE)
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def test_the_only_replica(self):
+        self.world = World(['one'])
+        self.world.request('PROMOTING')
+        self.promote()
+        self.world.check_source('one', [SOURCE])
+
+    def test_a_replica_that_does_not_catch_up(self):
+        self.world.servers['one'].is_stuck = True
+        self.world.live()
+        self.refuse('did not catch up with its source')
+        self.world.check_source(SOURCE, ['two'])
+
+    def test_a_replica_that_falls_behind_while_the_source_is_read_only(self):
+        source, replica = self.world.servers[SOURCE], self.world.servers['one']
+
+        def commit_at_last():
+            replica.is_stuck = source.is_read_only
+            source.executed |= gtids(SOURCE, 1000)
+
+        self.world.at_read_only = commit_at_last
+        self.refuse('did not catch up with its source')
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def test_a_replica_with_transactions_of_its_own(self):
+        self.world.servers['one'].executed |= gtids('one', 1)
+        self.refuse('has 1 transactions that its source lacks')
+
+    def test_a_replica_of_a_replica(self):
+        self.world.sources[SOURCE] = 'two'
+        self.refuse('is itself a replica')
+
+    def test_a_replica_that_follows_another_server(self):
+        self.world.servers['one'].source_id = 'two'
+        self.refuse('does not follow its source')
+
+    def test_another_replica_that_is_being_re_provisioned(self):
+        """Trove's API has overwritten its task."""
+        self.world.other_tasks['two'] = 'MIGRATING'
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn('has the task MIGRATING', str(error))
+        self.assertEqual('MIGRATING', self.world.tasks['two'])
+        self.assertEqual('NONE', self.world.tasks['one'])
+
+    def test_a_replica_that_is_being_deleted(self):
+        self.world.tasks['one'] = 'DELETING'
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn('is being deleted', str(error))
+        self.assertEqual('DELETING', self.world.tasks['one'])
+
+    def test_a_source_that_does_not_answer(self):
+        self.world.servers[SOURCE].is_silent = True
+        self.assertRaises(exceptions.GuestUnavailableError, self.promote)
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+        self.world.check_ended()
+
+    def test_another_replica_that_does_not_answer(self):
+        self.world.servers['two'].is_silent = True
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.promote)
+        self.assertIn('two', str(error))
+        self.world.check_source('one', [SOURCE])
+        self.assertEqual(['two'], list(self.world.renewed))
+        self.assertEqual('one', self.world.sources['two'])
+        self.assertEqual('NONE', self.world.tasks['two'])
+
+    def test_the_old_source_has_transactions_that_the_new_one_lacks(self):
+        world = self.world
+        done = world.check_always
+
+        def write_past_the_lock():
+            done()
+            if world.servers['two'].source_id == 'one':
+                world.servers[SOURCE].executed |= gtids('admin', 1)
+
+        world.check_always = write_past_the_lock
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.promote)
+        self.assertIn('stays read-only without a source', str(error))
+        self.assertIsNone(world.sources[SOURCE])
+        self.assertEqual('PROMOTION_ERROR', world.tasks[SOURCE])
+        self.assertTrue(world.servers[SOURCE].is_read_only)
+        world.check_source('one', ['two'])
+
+    def test_the_agent_of_the_new_source_dies_at_the_point_of_no_return(self):
+        """It is the source for Trove, so that it can be ejected."""
+        world = self.world
+        done = world.check_always
+
+        def die():
+            done()
+            world.servers['one'].is_silent |= world.servers['one'].accepts_writes
+
+        world.check_always = die
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.promote)
+        self.assertIn('eject it', str(error))
+        self.assertEqual({'PROMOTION_ERROR'}, set(world.tasks.values()))
+        world.check_always = done
+        world.servers['one'].is_silent, world.servers['one'].is_down = False, True
+        world.writes = False
+        world.request('EJECTING')
+        world.changes()[0].eject('one')
+        self.assertEqual([SOURCE], world.writers())
+
+    def test_the_source_dies_while_it_is_read_only(self):
+        """It accepts writes again as soon as it answers."""
+        world = self.world
+        source = world.servers[SOURCE]
+        done = world.check_always
+
+        def die():
+            done()
+            source.is_silent |= source.is_read_only
+
+        world.check_always = die
+        self.assertRaises(exceptions.GuestUnavailableError, self.promote)
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertEqual({SOURCE}, set(world.store.rows))
+        world.recover(1)
+        self.assertEqual([], world.writers())
+        world.check_always, source.is_silent = done, False
+        world.recover(1)
+        world.check_ended()
+        self.assertEqual([SOURCE], world.writers())
+
+    def test_another_operation_works_on_the_source(self):
+        world = self.world
+        claim = world.store.begin(Role.CHANGE_SOURCE, SOURCE, _Worker)
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn('another operation works on it', str(error))
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        world.store.finish(claim)
+        world.check_ended()
+
+    def test_cinder_is_down(self):
+        self.world.down.add('volumes')
+        self.assertRaises(exceptions.ServiceUnavailableError, self.promote)
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def test_the_database_is_down_at_the_end(self):
+        world = self.world
+        done = world.check_always
+
+        def fail():
+            done()
+            if world.servers[SOURCE].source_id:
+                world.down.add('rows')
+
+        world.check_always = fail
+        self.assertRaises(exceptions.OperationUnfinishedError, self.promote)
+        world.check_always = done
+        world.down.clear()
+        world.recover()
+        world.check_source('one', [SOURCE, 'two'])
+
+
+class _Worker:
+    name = 'other'
+
+
+class EjectionTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = World()
+        self.world.live()
+        self.world.request('EJECTING')
+
+    def kill_source(self):
+        self.world.servers[SOURCE].is_down = True
+        self.world.writes = False
+
+    def eject(self):
+        self.world.changes()[0].eject(SOURCE)
+
+    def check_ejected(self):
+        self.assertTrue(self.world.servers[SOURCE].is_fenced)
+        self.assertEqual([f'vm-{SOURCE}'], self.world.stopped)
+        self.assertEqual('EJECTION_ERROR', self.world.tasks[SOURCE])
+        self.assertIsNone(self.world.sources[SOURCE])
+        self.assertIn('ejected: ', self.world.faults[SOURCE][-1])
+
+    def test_a_dead_source(self):
+        self.kill_source()
+        self.eject()
+        self.world.check_source('one', ['two'])
+        self.check_ejected()
+        self.assertEqual({'two': 'one'}, self.world.table)
+        self.assertEqual({'one'}, self.world.flattened)
+
+    def test_a_source_that_lives(self):
+        """It ends its work, and no commit is lost."""
+        self.eject()
+        self.world.check_source('one', ['two'])
+        self.check_ejected()
+        self.assertIn('No transaction is known to be missing', self.world.faults['one'][-1])
+
+    def test_the_one_that_has_all_wins(self):
+        self.kill_source()
+        self.world.servers['two'].received |= gtids(SOURCE, 12, 14)
+        self.eject()
+        self.world.check_source('two', ['one'])
+
+    def test_tells_what_is_missing(self):
+        self.kill_source()
+        self.world.last_known = gtids(SOURCE, 1, 20)
+        self.eject()
+        self.assertIn('At least 9 transactions are missing', self.world.faults['one'][-1])
+        self.assertIn(str(gtids(SOURCE, 12, 20)), self.world.faults['one'][-1])
+
+    def test_a_replica_keeps_what_the_new_source_lacks(self):
+        self.kill_source()
+        self.world.servers['one'].executed |= gtids('a', 1, 5)
+        self.world.servers['two'].executed |= gtids('b', 1, 3)
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertIn('has 3 transactions that the new source lacks', str(error))
+        self.world.acknowledged = gtids('a', 1, 5)
+        self.world.check_source('one', [])
+        two = self.world.servers['two']
+        self.assertLessEqual(gtids('b', 1, 3), two.executed)
+        self.assertTrue(two.is_read_only)
+        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+        self.assertEqual({}, self.world.renewed)
+
+    def test_a_replica_that_does_not_answer(self):
+        self.kill_source()
+        self.world.servers['one'].is_silent = True
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertIn('one', str(error))
+        self.world.check_source('two', [])
+        self.assertEqual('EJECTION_ERROR', self.world.tasks['one'])
+
+    def test_no_replica_answers(self):
+        self.kill_source()
+        for name in ('one', 'two'):
+            self.world.servers[name].is_silent = True
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('none of its replicas answers', str(error))
+        self.assertFalse(self.world.servers[SOURCE].is_fenced)
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+
+    def test_without_proof_nothing_changes(self):
+        self.world.down.add('ceph')
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('does not prove', str(error))
+        self.world.check_source(SOURCE, ['one', 'two'])
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+
+    def test_without_proof_a_dead_source_may_return(self):
+        self.kill_source()
+        self.world.down.add('ceph')
+        self.assertRaises(REFUSED, self.eject)
+        self.assertEqual({SOURCE: Role.CHANGE_SOURCE}, self.roles())
+        self.world.servers[SOURCE].is_down = False
+        self.world.servers[SOURCE].is_read_only = True
+        self.world.recover(1)
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def roles(self):
+        return {name: role for name, (role, _claim) in self.world.store.rows.items()}
+
+    def test_a_source_whose_server_is_replaced(self):
+        self.world.other_tasks[SOURCE] = 'MIGRATING'
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('has the task MIGRATING', str(error))
+        self.assertEqual('MIGRATING', self.world.tasks[SOURCE])
+
+    def test_a_replica_that_is_being_re_provisioned(self):
+        """It is no candidate, and its next clone is that of the new source."""
+        self.kill_source()
+        self.world.other_tasks['one'] = 'MIGRATING'
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.world.check_source('two', [])
+        self.assertEqual('MIGRATING', self.world.tasks['one'])
+        self.assertEqual('two', self.world.sources['one'])
+
+    def test_a_replica_that_may_be_the_source_already(self):
+        """The taskmanager died while it promoted it."""
+        self.kill_source()
+        self.world.store.begin(Role.PROMOTE_REPLICA, 'one', _Worker)
+        self.world.servers['one'].is_silent = True
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('may be the source already', str(error))
+        self.assertEqual([], self.world.writers())
+
+
+class DetachmentTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = World()
+        self.world.may_have_two_writers = True
+        self.world.request('DETACHING', 'one')
+
+    def detach(self):
+        self.world.changes()[0].detach('one')
+
+    def check_detached(self):
+        self.assertIsNone(self.world.sources['one'])
+        self.assertTrue(self.world.servers['one'].accepts_writes)
+        self.assertEqual('NONE', self.world.tasks['one'])
+        self.assertEqual({'two': SOURCE}, self.world.table)
+        self.assertEqual({}, self.world.store.rows)
+        self.assertEqual({'one'}, self.world.flattened)
+
+    def test_stands_for_itself(self):
+        self.detach()
+        self.check_detached()
+        self.assertEqual(SOURCE, self.world.servers['two'].source_id)
+
+    def test_executes_what_it_has_received(self):
+        self.world.servers[SOURCE].is_down = True
+        self.world.servers['one'].received |= gtids(SOURCE, 11, 12)
+        self.detach()
+        self.check_detached()
+        self.assertLessEqual(gtids(SOURCE, 11, 12), self.world.servers['one'].executed)
+
+    def test_its_source_is_deleted(self):
+        self.world.deleted.add(SOURCE)
+        self.detach()
+        self.check_detached()
+
+    def test_a_replica_that_does_not_answer(self):
+        self.world.servers['one'].is_silent = True
+        self.assertRaises(exceptions.GuestUnavailableError, self.detach)
+        self.assertEqual('NONE', self.world.tasks['one'])
+        self.assertEqual(SOURCE, self.world.sources['one'])
+        self.world.check_ended()
+
+    def test_forgets_a_replica_that_is_deleted(self):
+        self.world.tasks['one'] = 'DELETING'
+        self.world.changes()[0].forget('one')
+        self.assertEqual({'two': SOURCE}, self.world.table)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of replicas and tasks, in Trove's own table of instances."""
+
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTask, InstanceTasks
+from trove.taskmanager import manager as taskmanager_manager
+
+from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
+from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.trove_adapter import contract
+from trove_ceph.trove_adapter import replication_rows
+
+PROMOTING = InstanceTasks.PROMOTING
+
+
+class ReplicationRowsTest(contract.ContractTestCase):
+    def setUp(self):
+        super().setUp()
+        self.source = self.add()
+        self.one, self.two = (self.add(slave_of_id=self.source.id) for _each in range(2))
+        self.rows = replication_rows.ReplicationRows()
+
+    def add(self, task_status=PROMOTING, **facts):
+        return trove_database.add_instance('project', 'volume', task_status=task_status, **facts)
+
+    def shown(self, instance):
+        row = trove_database.instance(instance.id)
+        return row.slave_of_id, row.task_status
+
+    def test_finds_instances(self):
+        member = Member(
+            self.one.id,
+            'project',
+            'volume',
+            self.one.compute_instance_id,
+            'PROMOTING',
+            self.source.id,
+        )
+        self.assertEqual(member, self.rows.find(self.one.id))
+        replicas = self.rows.list_replicas(self.source.id)
+        self.assertEqual(sorted([self.one.id, self.two.id]), [one.instance_id for one in replicas])
+
+    def test_leaves_deleted_instances_out(self):
+        self.one.update(deleted=True)
+        self.assertIsNone(self.rows.find(self.one.id))
+        replicas = self.rows.list_replicas(self.source.id)
+        self.assertEqual([self.two.id], [one.instance_id for one in replicas])
+
+    def test_names_errors_by_their_code(self):
+        """The action of PROMOTION_ERROR is PROMOTING."""
+        self.one.update(task_status=InstanceTasks.PROMOTION_ERROR)
+        self.assertEqual('PROMOTION_ERROR', self.rows.find(self.one.id).task)
+
+    def test_records_a_promotion(self):
+        self.rows.record(
+            [
+                RowChange(self.one.id, None),
+                RowChange(self.two.id, self.one.id, 'MIGRATING'),
+                RowChange(self.source.id, self.one.id, 'PROMOTION_ERROR'),
+            ]
+        )
+        self.assertEqual((None, InstanceTasks.NONE), self.shown(self.one))
+        self.assertEqual((self.one.id, InstanceTasks.MIGRATING), self.shown(self.two))
+        self.assertEqual((self.one.id, InstanceTasks.PROMOTION_ERROR), self.shown(self.source))
+
+    def test_keeps_other_tasks(self):
+        self.one.update(task_status=InstanceTasks.DELETING)
+        self.rows.record([RowChange(self.one.id, None)])
+        self.assertEqual((None, InstanceTasks.DELETING), self.shown(self.one))
+
+    def test_ends_tasks(self):
+        self.two.update(task_status=InstanceTasks.DELETING)
+        self.rows.end_tasks({self.one.id: 'NONE', self.two.id: 'NONE'})
+        self.assertEqual((self.source.id, InstanceTasks.NONE), self.shown(self.one))
+        self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.two))
+
+    def test_shows_a_fault(self):
+        self.rows.add_fault(self.one.id, 'it does not answer')
+        fault = instance_models.DBInstanceFault.find_by(instance_id=self.one.id)
+        self.assertEqual('it does not answer', fault.message)
+        self.rows.add_fault('unknown', 'it does not answer')
+
+    # What Trove is.
+
+    def test_columns(self):
+        table = replication_rows._INSTANCES
+        self.assertEqual(instance_models.DBInstance._table_name, table.name)
+        self.assert_columns(instance_models.DBInstance, *(one.name for one in table.columns))
+
+    def test_tasks(self):
+        for name in (
+            *('NONE', 'BUILDING', 'DELETING', 'MIGRATING', 'RESIZING'),
+            *('PROMOTING', 'EJECTING', 'DETACHING', 'PROMOTION_ERROR', 'EJECTION_ERROR'),
+        ):
+            self.assertIsInstance(getattr(InstanceTasks, name), InstanceTask)
+        self.assertTrue(InstanceTasks.EJECTION_ERROR.is_error)
+        self.assertTrue(InstanceTasks.PROMOTION_ERROR.is_error)
+
+    def test_verbs_of_the_manager(self):
+        stock = taskmanager_manager.Manager
+        for verb in (
+            stock.promote_to_replica_source,
+            stock.eject_replica_source,
+            stock.detach_replica,
+        ):
+            self.assert_signatures((verb, 'context, instance_id'))
+        # Trove's API sets the tasks before it calls them.
+        for verb, task in (
+            (instance_models.Instance.promote_to_replica_source, 'PROMOTING'),
+            (instance_models.Instance.eject_replica_source, 'EJECTING'),
+            (instance_models.Instance.detach_replica, 'DETACHING'),
+        ):
+            self.assert_uses(verb, task)

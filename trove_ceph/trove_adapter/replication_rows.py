@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sources of replicas and the tasks of their changes, in Trove's table of instances.
+
+This module writes single columns. Trove's models write whole rows, and would thereby undo what
+Trove's API writes at the same time, such as the task DELETING.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTask, InstanceTasks
+
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
+from trove_ceph.trove_adapter import trove_db
+from trove_ceph.trove_adapter.replacement_servers import translated
+
+_INSTANCES = sa.table(
+    'instances',
+    *map(
+        sa.column,
+        (
+            *('id', 'tenant_id', 'volume_id', 'compute_instance_id', 'slave_of_id'),
+            *('task_id', 'task_description', 'deleted', 'updated'),
+        ),
+    ),
+)
+_COLUMNS = _INSTANCES.c
+#: The tasks that a change of the source ends. It replaces no other, such as DELETING.
+_OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
+
+
+class ReplicationRows:
+    """The rows of sources and replicas; see :class:`.source_dependencies.Rows`.
+
+    :param transactions: access to the database; by default the one of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+
+    def find(self, instance_id: str) -> Member | None:
+        """Return an instance; None: it is deleted."""
+        return next(iter(self._select(_COLUMNS.id == instance_id)), None)
+
+    def list_replicas(self, source_id: str) -> Sequence[Member]:
+        """Return the replicas of an instance that are not deleted, by their ids."""
+        return self._select(_COLUMNS.slave_of_id == source_id)
+
+    @retry_on_deadlock
+    def record(self, changes: Sequence[RowChange]) -> None:
+        """Record the sources of instances and end the operation that they have as task."""
+        with self._transactions.writing() as session:
+            now = self._transactions.clock()
+            for change in changes:
+                self._update(
+                    session,
+                    _COLUMNS.id == change.instance_id,
+                    slave_of_id=change.source_id,
+                    updated=now,
+                )
+                self._end_task(session, change.instance_id, change.task, now)
+
+    @retry_on_deadlock
+    def end_tasks(self, tasks: Mapping[str, str]) -> None:
+        """Replace the tasks of a promotion, an ejection or a detachment."""
+        with self._transactions.writing() as session:
+            now = self._transactions.clock()
+            for instance_id, task in tasks.items():
+                self._end_task(session, instance_id, task, now)
+
+    def add_fault(self, instance_id: str, text: str) -> None:
+        """Show a tenant what happened to an instance; do nothing if it is deleted."""
+        with translated(f'instance {instance_id}: recording its fault'):
+            row = trove_db.find_row(instance_models.DBInstance, instance_id)
+            if row is not None and not row.deleted:
+                instance_models.save_instance_fault(instance_id, text, '')
+
+    def _select(self, condition: Any) -> list[Member]:
+        query = sa.select(_INSTANCES).where(condition, _COLUMNS.deleted == sa.false())
+        with self._transactions.reading() as session:
+            return [
+                Member(
+                    instance_id=row.id,
+                    project_id=row.tenant_id,
+                    volume_id=row.volume_id,
+                    server_id=row.compute_instance_id,
+                    task=_name(row.task_id),
+                    source_id=row.slave_of_id,
+                )
+                for row in session.execute(query.order_by(_COLUMNS.id))
+            ]
+
+    def _end_task(
+        self, session: orm.Session, instance_id: str, task: str, now: datetime.datetime
+    ) -> None:
+        after: InstanceTask = getattr(InstanceTasks, task)
+        own = [one.code for one in _OWN_TASKS]
+        self._update(
+            session,
+            sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(own)),
+            task_id=after.code,
+            task_description=after.db_text,
+            updated=now,
+        )
+
+    @staticmethod
+    def _update(session: orm.Session, condition: Any, **values: Any) -> None:
+        session.execute(
+            sa.update(_INSTANCES).where(condition, _COLUMNS.deleted == sa.false()).values(**values)
+        )
+
+
+def _name(code: int | None) -> str:
+    """Return the name of a task, such as PROMOTION_ERROR; its action may be that of another."""
+    for name, value in vars(InstanceTasks).items():
+        if isinstance(value, InstanceTask) and value.code == code:
+            return name
+    return 'NONE'

@@ -42,6 +42,7 @@ class InstanceDeletion:
             ),
             steps.Step('delete the instance', self._delete_instance),
             steps.Step('delete the volume if it has no backup', self._reclaim_volume),
+            steps.Step('delete the former volumes that have no backup', self._reclaim_others),
         ]
 
     def _keep_volume(self) -> None:
@@ -71,3 +72,9 @@ class InstanceDeletion:
             if not deadline.pause(_POLL_SEC):
                 # The periodic task tries again.
                 return
+
+    def _reclaim_others(self) -> None:
+        """Delete what a re-provisioning has left; what cannot be deleted now, is so later."""
+        for kept in self._deps.records.kept_volumes():
+            if kept.instance_id == self._instance.id and kept.volume_id != self._instance.volume_id:
+                volume_cleanup.reclaim_volume(self._deps, kept.volume_id)

@@ -8,7 +8,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Requester
-from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.strategies.backup import instance_deletion, volume_cleanup
 from trove_ceph.taskmanager import replica_volumes
 from trove_ceph.tests.unit.strategies import replication_world
 from trove_ceph.tests.unit.strategies.test_replica_creation import created
@@ -131,3 +131,16 @@ class VolumesTest(ReplicaVolumesCase):
         self.assertTrue(self.volumes.is_attached(self.old_id))
         self.volumes.detach(self.old_id, 'server')
         self.assertEqual([(self.old_id, 'server')], self.detached)
+
+    def test_deletion_of_the_instance_deletes_both_volumes(self):
+        new_id = self.clones.create(self.record)
+        self.volumes.discard(new_id, self.record)
+        instance = self.deps.trove.find_instance(self.replica_id)
+        deletion = instance_deletion.InstanceDeletion(
+            self.deps, instance, lambda: self.instance.update(deleted=True)
+        )
+        for step in deletion.steps():
+            step.do()
+        self.world.cinder.work()
+        self.assertFalse({self.old_id, new_id} & set(self.world.cinder.volumes))
+        self.assertEqual(set(), self.images())

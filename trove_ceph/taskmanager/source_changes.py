@@ -238,7 +238,8 @@ class SourceChanges:
         """Return the source of a replica; None: it has ended, or the replica is deleted."""
         found = self._deps.rows.find(replica_id)
         if found is not None and found.source_id is None:
-            group.end_tasks(self._deps, [found])
+            # It may be the source now, of instances that have the task as well.
+            group.end_tasks(self._deps, self._members(replica_id))
         return None if found is None else found.source_id
 
     @contextlib.contextmanager

@@ -42,8 +42,7 @@ class SourceRequests:
     def promote(self, context: Any, replica_id: str) -> bool:
         """Make a replica the source, and the source its replica."""
         replica = self._rows.find(replica_id)
-        source_id = None if replica is None else replica.source_id
-        if source_id is None or not self._are_ours(source_id):
+        if replica is None or not self._are_ours(replica.source_id or replica_id):
             return False
         with self._shown(context, replica_id):
             self._get_changes().promote(replica_id)

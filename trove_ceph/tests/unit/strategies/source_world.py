@@ -148,11 +148,11 @@ class World:
         for instance_id in instance_ids or self.servers:
             self.tasks[instance_id] = task
 
-    def recover(self, rounds=5):
+    def recover(self, rounds=5, strike=None):
         """Have other taskmanagers continue what is left, until nothing is."""
         self.store.forget_workers()
         for number in range(rounds):
-            changes, operations = self.changes(worker=f'recovery-{number}')
+            changes, operations = self.changes(strike, worker=f'recovery-{number}')
             operations.recover(changes.resumptions, worlds.AtOnce())
             self.store.forget_workers()
 

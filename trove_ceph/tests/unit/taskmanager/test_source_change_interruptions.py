@@ -5,6 +5,7 @@ After each request, at most one of the servers that share a history accepts writ
 acknowledged commit is lost, and no instance keeps its task.
 """
 
+import contextlib
 import itertools
 
 from oslotest import base
@@ -27,6 +28,22 @@ class _Interruptions:
 
     def test_each_answer_is_lost(self):
         self.strike_each(after=True, lost=True)
+
+    def test_killed_again_while_another_continues(self):
+        for first, second in itertools.product(range(0, self.least, 3), repeat=2):
+            world = self.make_world()
+            for kill in (
+                lambda w=world, n=first: self.start(w.changes(Strike(n, after=True))[0]),
+                lambda w=world, n=second: w.recover(1, Strike(n, after=True)),
+            ):
+                with contextlib.suppress(interruption.Kill):
+                    kill()
+            try:
+                world.recover()
+                self.check(world)
+            except Exception as error:
+                error.add_note(f'at requests {first} and {second}: {world.tasks}, {world.sources}')
+                raise
 
     def strike_each(self, **how):
         for number in itertools.count():

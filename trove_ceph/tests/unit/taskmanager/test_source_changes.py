@@ -178,6 +178,14 @@ class PromotionTest(base.BaseTestCase):
         world.store.finish(claim)
         world.check_ended()
 
+    def test_a_request_that_comes_too_late(self):
+        """Such as after an ejection, when the replica is the source already."""
+        self.promote()
+        self.world.request('PROMOTING')
+        self.promote()
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+        self.world.check_source('one', [SOURCE, 'two'])
+
     def test_cinder_is_down(self):
         self.world.down.add('volumes')
         self.assertRaises(exceptions.ServiceUnavailableError, self.promote)

@@ -94,6 +94,7 @@ class Qos:
 class Child:
     """A clone and its parent snapshot.
 
+    :param image: its name is empty if its pool does not answer
     :param snapshot: Ceph's current name of the snapshot; Ceph renames a removed snapshot
     :param trashed: whether the clone is in the trash of its pool
     """
@@ -104,6 +105,8 @@ class Child:
     trashed: bool = False
 
     def __str__(self) -> str:
+        if not self.image.name:
+            return f'image {self.image_id} of pool {self.image.pool}, which does not answer'
         return (
             f'{self.image} (in the trash, id {self.image_id})' if self.trashed else f'{self.image}'
         )

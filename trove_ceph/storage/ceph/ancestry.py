@@ -42,11 +42,8 @@ def _parent_of(context: rados.Ioctx, image_id: str) -> tuple[int, str] | None:
     """
     header = metadata.header_of(image_id)
     _, answer = context.execute(header, 'rbd', 'parent_get', b'', _ANSWER_BYTES)
-    reader = encoding.Reader(answer)
-    reader.skip_header()
-    pool_id, _namespace, parent_id = (
-        reader.signed_long_number(),
-        reader.string(),
-        reader.string(),
-    )
-    return (pool_id, parent_id) if pool_id >= 0 else None
+    parent = encoding.Reader(answer).structure()
+    pool_id = parent.signed_long_number()
+    # The namespace, of which there is only one here.
+    parent.string()
+    return (pool_id, parent.string()) if pool_id >= 0 else None

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import rados
 import rbd
+from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, image_types
 from trove_ceph.storage.ceph import (
+    children,
     connection,
     description,
     flattening,
@@ -23,6 +25,8 @@ from trove_ceph.storage.ceph import (
     stale_names,
     streams,
 )
+
+LOG = logging.getLogger(__name__)
 
 
 class CephBackend(backend.Backend):
@@ -82,8 +86,21 @@ class CephBackend(backend.Backend):
             handle.create_snap(snapshot.name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
 
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        with self._image(snapshot.of, f'removing snapshot {snapshot.name} of') as (handle, _):
+        subject = f'removing snapshot {snapshot.name} of'
+        with self._image(snapshot.of, subject) as (handle, context):
             handle.remove_snap(snapshot.name)
+            self._release_lost(snapshot.of, handle, context)
+
+    def _release_lost(
+        self, image: image_types.ImageRef, handle: rbd.Image, context: rados.Ioctx
+    ) -> None:
+        try:
+            lost = children.Children(handle, context, self._link).release_lost()
+        except (rados.Error, rbd.Error) as error:
+            LOG.warning('%s: what lost clones hold stays for now: %s', image, error)
+        else:
+            if lost:
+                LOG.warning('%s: released what %s lost clones have held', image, lost)
 
     def rename_snapshot(self, snapshot: image_types.SnapshotRef, name: str) -> None:
         with self._image(snapshot.of, f'renaming snapshot {snapshot.name} to {name} of') as (
@@ -191,13 +208,13 @@ class CephBackend(backend.Backend):
         """Describe an image in the trash, even if an interrupted purge left only its entry."""
         subject = f'describing image {image_id} in the trash of pool {pool}'
         with self._pool(pool, subject) as context:
-            children: tuple[image_types.Child, ...] = ()
+            clones: tuple[image_types.Child, ...] = ()
             entry = self._rbd.trash_get(context, image_id)
             if stale_names.has_header(context, image_id):
                 with rbd.Image(context, image_id=image_id, read_only=True) as handle:
-                    children = description.children_of(handle)
+                    clones = children.Children(handle, context, self._link).all()
         trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
-        return image_types.TrashedImage(pool, image_id, entry['name'], trashed_at, children)
+        return image_types.TrashedImage(pool, image_id, entry['name'], trashed_at, clones)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
@@ -218,14 +235,17 @@ class CephBackend(backend.Backend):
                 self._remove_snapshots(context, name, image_id)
             self._rbd.trash_remove(context, image_id, force=True)
 
-    @staticmethod
-    def _remove_snapshots(context: rados.Ioctx, name: image_types.ImageRef, image_id: str) -> None:
+    def _remove_snapshots(
+        self, context: rados.Ioctx, name: image_types.ImageRef, image_id: str
+    ) -> None:
         with rbd.Image(context, image_id=image_id) as handle:
-            if children := description.children_of(handle):
+            clones = children.Children(handle, context, self._link)
+            if found := clones.all():
                 raise exceptions.BusyError(
                     f'{name} (in the trash, id {image_id}): has the children '
-                    f'{", ".join(map(str, children))}'
+                    f'{", ".join(map(str, found))}'
                 )
+            clones.release_lost()
             for snapshot in list(handle.list_snaps()):
                 handle.remove_snap_by_id(snapshot['id'])
 

@@ -16,6 +16,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
+from trove_ceph.storage.ceph import silent_pools
 
 LOG = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Connection:
         # Handles that failed, until no thread uses them any more.
         self._discarded: set[rados.Rados] = set()
         self._users: collections.Counter[rados.Rados] = collections.Counter()
+        self.silent_pools = silent_pools.SilentPools(self.pool)
 
     @property
     def cluster(self) -> rados.Rados:

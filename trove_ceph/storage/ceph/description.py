@@ -8,7 +8,7 @@ import rados
 import rbd
 
 from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import ancestry, connection, limits, metadata
+from trove_ceph.storage.ceph import ancestry, children, connection, limits, metadata
 
 
 def describe(
@@ -25,8 +25,6 @@ def describe(
     entries = metadata.read(context, handle.id())
     parent = _parent_of(handle)
     clients = clients_of(handle, link)
-    # children_of comes last: with clones it opens the snapshots one by one.
-    snapshots = tuple(_snapshots_of(handle))
     return image_types.ImageFacts(
         image=image,
         image_id=handle.id(),
@@ -35,8 +33,8 @@ def describe(
         features=_features_of(handle),
         data_pool=data_pool_of(handle, context, link),
         parent=parent,
-        snapshots=snapshots,
-        children=children_of(handle),
+        snapshots=tuple(_snapshots_of(handle)),
+        children=children.Children(handle, context, link).all(),
         clients=tuple(sorted(clients.watchers)),
         lock_owner=clients.lock_owner,
         qos=limits.read(entries),
@@ -94,32 +92,6 @@ def clients_of(handle: rbd.Image, link: connection.Connection) -> image_types.Cl
         if client != f'client.{ourselves}'
     ]
     return image_types.Clients(frozenset(watchers), owners[0] if owners else None)
-
-
-def children_of(handle: rbd.Image) -> tuple[image_types.Child, ...]:
-    """List the clones of all snapshots; send no request if the image has no clones."""
-    snapshots = list(handle.list_snaps())
-    has_children = handle.op_features() & rbd.RBD_OPERATION_FEATURE_CLONE_PARENT or any(
-        snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_USER
-        and handle.is_protected_snap(snapshot['name'])
-        for snapshot in snapshots
-    )
-    if not has_children:
-        return ()
-    found = []
-    for snapshot in snapshots:
-        handle.set_snap_by_id(snapshot['id'])
-        found += [
-            image_types.Child(
-                image=image_types.ImageRef(child['pool'], child['image']),
-                image_id=child['id'],
-                snapshot=snapshot['name'],
-                trashed=child['trash'],
-            )
-            for child in handle.list_children2()
-        ]
-    handle.set_snap(None)
-    return tuple(found)
 
 
 def data_pool_of(

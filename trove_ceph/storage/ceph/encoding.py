@@ -29,6 +29,14 @@ class Reader:
         self.skip(1 + 1)
         self.skip(self.number())
 
+    def structure(self) -> 'Reader':
+        """Return a reader of the next structure, whatever its version."""
+        self.skip(1 + 1)
+        length = self.number()
+        content = self._data[self._at : self._at + length]
+        self.skip(length)
+        return Reader(content)
+
     def number(self) -> int:
         (found,) = struct.unpack_from('<I', self._data, self._at)
         self.skip(4)

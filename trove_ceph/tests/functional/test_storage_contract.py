@@ -7,6 +7,7 @@ import time
 from trove_ceph import exceptions
 from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.contract import (
+    storage_clones,
     storage_copies,
     storage_fencing,
     storage_images,
@@ -21,6 +22,10 @@ TIMEOUT_SEC = 120
 
 
 class ImagesTest(storage_images.ImagesContract, storage.CephStorageTestCase):
+    pass
+
+
+class ClonesTest(storage_clones.ClonesContract, storage.CephStorageTestCase):
     pass
 
 

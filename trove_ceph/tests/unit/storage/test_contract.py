@@ -6,6 +6,7 @@ from oslotest import base
 
 from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.tests.contract import (
+    storage_clones,
     storage_copies,
     storage_fencing,
     storage_images,
@@ -34,6 +35,10 @@ class FakeStorageTestCase(base.BaseTestCase):
 
 
 class ImagesTest(storage_images.ImagesContract, FakeStorageTestCase):
+    pass
+
+
+class ClonesTest(storage_clones.ClonesContract, FakeStorageTestCase):
     pass
 
 

@@ -87,6 +87,7 @@ class OneCopyTestCase(contract.StorageContract, storage.DeadClients, base.Functi
             time.sleep(0.2)
 
 
+@base.long
 class LostPoolTest(OneCopyTestCase):
     def setUp(self):
         super().setUp()
@@ -117,7 +118,8 @@ class LostPoolTest(OneCopyTestCase):
         self.check_that_requests_to_the_lost_pool_fail()
         self.check_that_the_source_is_served(self.storage)
         self.check_the_service(served)
-        self.assertTrue(expected == self.content(self.source.snapshot('s')))
+        is_same = self.content(self.source.snapshot('s')) == expected
+        self.assertTrue(is_same, 'the source has other data')
 
         self.repair()
         self.storage = storage.connect(self, self.cluster)
@@ -131,7 +133,8 @@ class LostPoolTest(OneCopyTestCase):
         self.assertEqual([False, True], self._removed())
         (replica,) = self.make_replicas('r1')
         self.assertEqual([False, True], self._removed())
-        self.assertTrue(self.content_now(self.source) == self.content_now(replica))
+        is_same = self.content_now(self.source) == self.content_now(replica)
+        self.assertTrue(is_same, 'the new clone has other data')
         self.storage.remove(replica)
         self.assertEqual([False], self._removed())
 

@@ -38,6 +38,7 @@ class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
             'trove_ceph.taskmanager.replication_factory.make_dependencies',
             lambda *_: self.world.replication_deps(),
         )
+        self.patch('trove_ceph.taskmanager.replication_factory.make_agents', lambda *_: self.world)
         self.patch(
             'trove.taskmanager.models.FreshInstanceTasks._render_replica_config',
             lambda *_: types.SimpleNamespace(config_contents='[mysqld]\nread_only = ON'),

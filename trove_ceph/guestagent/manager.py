@@ -12,6 +12,7 @@ import inspect
 import os
 import socket
 import subprocess
+from collections.abc import Collection
 
 from oslo_log import log as logging
 from oslo_service import periodic_task
@@ -116,7 +117,7 @@ class Manager(mysql_manager.Manager):
 
     def _start_clone(self, ds_version, data_dir, replica_info):
         """Start the server with a new identity; one that becomes a replica follows its source."""
-        others: tuple[str, ...] = ()
+        not_persisted: Collection[str] = ()
         if replica_info:
             if 'cert_container' in replica_info:
                 self.enable_ssl_certificate(
@@ -125,8 +126,8 @@ class Manager(mysql_manager.Manager):
                 )
             # It must refuse writes before the first client comes.
             read_only.configure_replica(self.app)
-            others = read_only.FIRST_START
-        restored_server.RestoredServer(self.app, data_dir, others).start(
+            not_persisted = read_only.REPLICA_OPTIONS
+        restored_server.RestoredServer(self.app, data_dir, not_persisted).start(
             ds_version, self.get_start_db_params(data_dir)
         )
         if replica_info:

@@ -29,13 +29,6 @@ _REFUSES_WRITES = {'read_only': 'ON', 'super_read_only': 'ON'}
 #: A server never follows by itself: its volume may be a clone that still has the identity of its
 #: source. The agent has it follow (:mod:`replication`).
 REPLICA_OPTIONS = _REFUSES_WRITES | {'event_scheduler': 'OFF', 'skip_replica_start': 'ON'}
-#: Of the first start of a clone: options that a tenant has persisted in the data directory would
-#: override those of the configuration.
-FIRST_START = (
-    *(f'RESET PERSIST IF EXISTS {name}' for name in (*REPLICA_OPTIONS, 'server_id')),
-    'SET GLOBAL super_read_only = ON',
-    'SET GLOBAL event_scheduler = OFF',
-)
 #: How long a change waits for statements that write; others that write wait behind it.
 WAIT_SEC = 15
 _TIMEOUT_SEC = 60

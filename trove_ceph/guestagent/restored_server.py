@@ -2,9 +2,9 @@
 """The first start of a server on a volume that was cloned from another instance.
 
 The data stays: users, databases and gtid_executed. The identity of the server is replaced: it gets
-a new UUID, new passwords of Trove's own accounts, and no replication source. None of this is
-written to the binary log, because an errant transaction would prevent this server from becoming a
-replica of its origin.
+a new UUID, a ``server_id`` of its own, new passwords of Trove's own accounts, and no replication
+source. None of this is written to the binary log, because an errant transaction would prevent this
+server from becoming a replica of its origin.
 
 A single start suffices: the server executes the statements before it accepts connections
 (:mod:`~trove_ceph.guestagent.init_file`).
@@ -13,14 +13,14 @@ A single start suffices: the server executes the statements before it accepts co
 import contextlib
 import dataclasses
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Collection
 
 import pymysql
 from oslo_log import log as logging
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import init_file, server
+from trove_ceph.guestagent import init_file, persisted_options, server
 
 LOG = logging.getLogger(__name__)
 
@@ -49,11 +49,8 @@ def new_passwords() -> Passwords:
     return Passwords(*(init_file.new_password() for _ in range(3)))
 
 
-def statements(passwords: Passwords, others: Sequence[str] = ()) -> list[str]:
-    """Return the statements that replace the identity of a server; each is idempotent.
-
-    :param others: statements that follow; the caller checks whether they were executed
-    """
+def statements(passwords: Passwords) -> list[str]:
+    """Return the statements that replace the identity of a server; each is idempotent."""
     remote_accounts = (
         "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host), ' IDENTIFIED BY ', "
         f"QUOTE('{passwords.remote_root}')) "
@@ -69,7 +66,6 @@ def statements(passwords: Passwords, others: Sequence[str] = ()) -> list[str]:
         'EXECUTE statement',
         *init_file.account_statements('root', passwords.root),
         *init_file.account_statements(init_file.ADMIN, passwords.admin),
-        *others,
     ]
 
 
@@ -78,13 +74,14 @@ class RestoredServer:
 
     :param app: Trove's application, configured for ``data_dir`` and stopped
     :param data_dir: path of the data directory, the same in the container and on the host
-    :param others: further statements of the first start
+    :param not_persisted: options that my.cnf decides for the instance from now on, even if they
+        were persisted on the origin, besides its ``server_id``
     """
 
-    def __init__(self, app: server.MySqlServer, data_dir: str, others: Sequence[str] = ()):
+    def __init__(self, app: server.MySqlServer, data_dir: str, not_persisted: Collection[str] = ()):
         self._app = app
         self._data_dir = data_dir
-        self._others = others
+        self._not_persisted = ('server_id', *not_persisted)
 
     def start(self, ds_version: str | None, command: str) -> None:
         """Start the server, which recovers the data, with a new identity.
@@ -95,9 +92,10 @@ class RestoredServer:
         self._check()
         passwords = new_passwords()
         self._remove_server_uuid()
+        persisted_options.remove(self._app, self._data_dir, self._not_persisted)
         self._app.save_password('root', passwords.root)
         self._app.save_password(init_file.ADMIN, passwords.admin)
-        with init_file.configured(self._app, statements(passwords, self._others), OPTIONS):
+        with init_file.configured(self._app, statements(passwords), OPTIONS):
             self._app.start_db(ds_version=ds_version, command=command)
             self._verify_identity()
 

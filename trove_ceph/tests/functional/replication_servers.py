@@ -10,7 +10,13 @@ import threading
 import pymysql
 
 from trove_ceph import waiting
-from trove_ceph.guestagent import read_only, replication_status, restored_server, server_config
+from trove_ceph.guestagent import (
+    persisted_options,
+    read_only,
+    replication_status,
+    restored_server,
+    server_config,
+)
 from trove_ceph.tests.functional import mysqld
 
 #: On a busy machine.
@@ -128,12 +134,16 @@ def copy_running(source, volume):
 
 
 def start_clone(app):
-    """Start a server on a copy for the first time, as a guest agent does; stop its events."""
+    """Start a server on a copy for the first time, as a guest agent does."""
     mysqld.remove_server_uuid(app.server)
     app.server.prepare_run()
     read_only.configure_replica(app)
+    persisted = app.server.data / persisted_options.FILE
+    persisted.write_text(
+        persisted_options.without(persisted.read_text(), read_only.REPLICA_OPTIONS)
+    )
     path = app.server.socket.parent / _INIT_FILE
-    statements = restored_server.statements(PASSWORDS, read_only.FIRST_START)
+    statements = restored_server.statements(PASSWORDS)
     path.write_text(''.join(f'{statement};\n' for statement in statements))
     app.password = PASSWORDS.root
     app.start(init_file=f'/run/mysqld/{_INIT_FILE}', **restored_server.OPTIONS)

@@ -19,6 +19,8 @@ CREATE TABLE shop.orders (number INT PRIMARY KEY AUTO_INCREMENT, note TEXT)
 CREATE TABLE shop.events (number INT PRIMARY KEY AUTO_INCREMENT)
 CREATE EVENT shop.tick ON SCHEDULE EVERY 1 SECOND DO INSERT INTO shop.events VALUES (NULL)
 SET PERSIST event_scheduler = ON
+SET PERSIST super_read_only = OFF
+SET PERSIST max_connections = 77
 INSERT INTO shop.orders (note) VALUES ('first')
 """.strip()
 
@@ -98,6 +100,7 @@ class ReplicationTest(base.FunctionalTestCase):
         self.assertNotEqual(self.source.value('@@server_uuid'), status['server_uuid'])
         self.assertEqual(self.source.value('@@server_uuid'), status['source_uuid'])
         self.assertEqual('OFF', self.replica.value('@@event_scheduler'))
+        self.assertEqual(77, self.replica.value('@@max_connections'))
         self._refused(self.replica, 'CREATE DATABASE errant')
         self._check_equal(self.source, self.replica)
         read_only.become_writable(self.source)

@@ -15,7 +15,7 @@ class Files:
         self.contents = dict.fromkeys(paths, '')
         self.owners = {}
         place = 'trove.guestagent.common.operating_system'
-        for verb in ('exists', 'remove', 'write_file', 'chown'):
+        for verb in ('exists', 'remove', 'read_file', 'write_file', 'chown'):
             test.useFixture(fixtures.MonkeyPatch(f'{place}.{verb}', getattr(self, verb)))
 
     def exists(self, path, as_root):
@@ -23,6 +23,9 @@ class Files:
 
     def remove(self, path, force, recursive, as_root):
         self.contents.pop(path, None)
+
+    def read_file(self, path, as_root):
+        return self.contents[path]
 
     def write_file(self, path, text, as_root):
         self.contents[path] = text

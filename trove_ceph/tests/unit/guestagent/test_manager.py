@@ -159,8 +159,8 @@ class ManagerTestCase(base.BaseTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove_ceph.guestagent.restored_server.RestoredServer',
-                lambda _app, data_dir, others: mock.Mock(
-                    start=lambda *given: done.start(data_dir, *given, *others)
+                lambda _app, data_dir, not_persisted: mock.Mock(
+                    start=lambda *given: done.start(data_dir, *given, *not_persisted)
                 ),
             )
         )

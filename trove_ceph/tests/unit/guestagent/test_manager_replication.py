@@ -100,7 +100,7 @@ class ManagerReplicationTest(base.BaseTestCase):
             snapshot=CONTEXT | CERTIFICATES,
             ds_version='9.7.4',
         )
-        started = mock.call.start('Restored', '9.7.4', COMMAND, read_only.FIRST_START)
+        started = mock.call.start('Restored', '9.7.4', COMMAND, read_only.REPLICA_OPTIONS)
         self.assertIn(started, self.done.mock_calls)
         followed = mock.call.replication.connect_to_master(self.manager.app, CONTEXT | CERTIFICATES)
         self.assertEqual(followed, self.done.mock_calls[-1])

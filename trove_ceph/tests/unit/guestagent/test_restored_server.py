@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import re
 from unittest import mock
 
@@ -7,7 +8,7 @@ from oslotest import base
 from trove.common import cfg
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import init_file, restored_server
+from trove_ceph.guestagent import init_file, persisted_options, restored_server
 from trove_ceph.tests.unit.guestagent import server_world
 
 CONF = cfg.CONF
@@ -68,6 +69,19 @@ class RestoredServerTest(base.BaseTestCase):
 
     def start(self):
         restored_server.RestoredServer(self.app, DATA).start('9.7.4', COMMAND)
+
+    def test_persisted_options_of_the_origin(self):
+        path = f'{DATA}/{persisted_options.FILE}'
+        names = ('server_id', 'read_only', 'sort_buffer_size')
+        for not_persisted, kept in (
+            ((), {'read_only': {}, 'sort_buffer_size': {}}),
+            (('read_only',), {'sort_buffer_size': {}}),
+        ):
+            self.files.contents[path] = json.dumps({'variables': {name: {} for name in names}})
+            restored = restored_server.RestoredServer(self.app, DATA, not_persisted)
+            restored.start('9.7.4', COMMAND)
+            (*_others, (_version, _command, _options, files)) = self.app.starts
+            self.assertEqual({'variables': kept}, json.loads(files[path]))
 
     def check_nothing_is_left(self):
         self.assertEqual({}, self.app.settings)

@@ -3,6 +3,8 @@
 
 import uuid
 
+import fixtures
+import oslo_messaging as messaging
 from oslotest import base
 from trove.common import exception as trove_exceptions
 
@@ -236,6 +238,44 @@ class ReplicationAgentsTest(AgentsTestCase):
             [('wait_for_gtid', 45, {'gtid_set': f'{SOURCE}:1-5', 'wait_sec': 30})],
             self.guest.calls,
         )
+
+
+class CallTest(base.BaseTestCase):
+    """The call of an agent, with a client of the message bus that acts as the test says."""
+
+    def setUp(self):
+        super().setUp()
+        self.logged = self.useFixture(fixtures.FakeLogger())
+        self.guest = guest_rpcapi.GuestAPI.__new__(guest_rpcapi.GuestAPI)
+        self.guest.context, self.guest.id, self.guest.client = 'context', 'an-instance', self
+        self.guest.agent_high_timeout = 180
+        self.answer = CONTEXT
+
+    def prepare(self, version, timeout):
+        self.assertEqual(('1.0', 180), (version, timeout))
+        return self
+
+    def call(self, context, method, **arguments):
+        self.assertEqual(('context', 'get_replica_context'), (context, method))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def test_answer_is_not_logged(self):
+        self.assertEqual(CONTEXT, self.guest.get_replica_context())
+        self.assertNotIn('Secret-1234', self.logged.output)
+
+    def test_errors(self):
+        for error, reason in (
+            (messaging.MessagingTimeout(), 'Timeout'),
+            (messaging.RemoteError('Error', 'a reason'), 'a reason'),
+            (ConnectionError('no bus'), 'no bus'),
+        ):
+            self.answer = error
+            raised = self.assertRaises(
+                exceptions.GuestUnavailableError, self.guest.get_replica_context
+            )
+            self.assertIn(reason, str(raised))
 
 
 class StartTest(AgentsTestCase):

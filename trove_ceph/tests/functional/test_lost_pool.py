@@ -46,7 +46,8 @@ def cluster():
     return created
 
 
-class OneCopyTestCase(contract.StorageContract, storage.DeadClients, base.FunctionalTestCase):
+@base.long
+class LostPoolTest(contract.StorageContract, storage.DeadClients, base.FunctionalTestCase):
     pool, second_pool = SOURCES, REPLICAS
 
     def setUp(self):
@@ -54,6 +55,11 @@ class OneCopyTestCase(contract.StorageContract, storage.DeadClients, base.Functi
         self.cluster = cluster()
         self.storage = storage.connect(self, self.cluster)
         self.source = self.make_written()
+        self.ceph('osd', 'crush', 'reweight', f'osd.{SPARE}', 0)
+        self.wait_for(lambda: set(self.states().values()) == {'active+clean'})
+        self.replicas = self.make_replicas('r1', 'r2', 'r3')
+        for replica in self.replicas:
+            self.write(replica, 0, self.data(5 * MIB))
 
     def make_replicas(self, *names):
         snapshot = self.source.snapshot('replicas')
@@ -85,17 +91,6 @@ class OneCopyTestCase(contract.StorageContract, storage.DeadClients, base.Functi
         while not condition():
             self.assertLess(time.monotonic(), deadline, self.states())
             time.sleep(0.2)
-
-
-@base.long
-class LostPoolTest(OneCopyTestCase):
-    def setUp(self):
-        super().setUp()
-        self.ceph('osd', 'crush', 'reweight', f'osd.{SPARE}', 0)
-        self.wait_for(lambda: set(self.states().values()) == {'active+clean'})
-        self.replicas = self.make_replicas('r1', 'r2', 'r3')
-        for replica in self.replicas:
-            self.write(replica, 0, self.data(5 * MIB))
 
     def destroy_osd(self):
         """Destroy the disk under all placement groups of the replicas' pool."""

@@ -6,7 +6,6 @@ import subprocess
 import threading
 import uuid
 
-import rbd
 from testtools.content import text_content
 
 from trove_ceph.host import processes, rbd_device
@@ -35,13 +34,6 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.source.start()
         self.addCleanup(self.source.kill)
         self.writers = self._start_writers(self.source)
-
-    def _remove_image(self, name):
-        while True:
-            try:
-                return super()._remove_image(name)
-            except rbd.ImageBusy as error:
-                self.await_dead_clients(error)
 
     def kill(self):
         self.assertTrue(processes.kill(self.hypervisor, rbd_device.TIMEOUT_SEC))

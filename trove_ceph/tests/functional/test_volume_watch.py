@@ -7,8 +7,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import rbd
-
 from trove_ceph.host import filesystem, processes, rbd_device
 from trove_ceph.storage import fencing, image_types
 from trove_ceph.tests.functional import storage, test_mysql_on_rbd, test_quiesce
@@ -125,13 +123,6 @@ class LostVolumeTest(Watching, storage.DeadClients, test_mysql_on_rbd.WritersTes
         self.server.query('CREATE TABLE shop.orders (number INT PRIMARY KEY)')
         self.server.query('INSERT INTO shop.orders VALUES (1)')
         self.volume = self.server.volume
-
-    def _remove_image(self, name):
-        while True:
-            try:
-                return super()._remove_image(name)
-            except rbd.ImageBusy as error:
-                self.await_dead_clients(error)
 
     def test_a_fenced_server_ends(self):
         """It would still answer from its buffer pool."""

@@ -316,13 +316,21 @@ class Manager(mysql_manager.Manager):
 
         :returns: whether a trim was started; it continues after the answer
         """
-        return self._trimmer.trim_unless_recent(max_age_sec)
+        return self._can_trim() and self._trimmer.trim_unless_recent(max_age_sec)
 
     @periodic_task.periodic_task(spacing=60)
     def trim_data_volume(self, context):
         """Start a trim of the volume if one is due."""
-        if self.status.is_installed:
+        if self.status.is_installed and self._can_trim():
             self._trimmer.trim_if_due()
+
+    def _can_trim(self) -> bool:
+        """Return whether a trim frees space.
+
+        A discard of what a clone reads from its parent frees nothing: librbd creates an empty
+        object for it, which hides the data of the parent and counts as space of the clone.
+        """
+        return not read_only.is_configured_replica(self.app)
 
     @periodic_task.periodic_task(spacing=20)
     def watch_data_volume(self, context):

@@ -394,6 +394,7 @@ class ManagerTestCase(base.BaseTestCase):
     def test_trimming_is_a_periodic_task_of_an_installed_database(self):
         self.assertIn('trim_data_volume', [name for name, _ in manager.Manager._periodic_tasks])
         trimmer = self._trimmer()
+        self.configuration.has_system_override.return_value = False
         self.manager.status = mock.Mock(is_installed=False)
         self.manager.trim_data_volume(None)
         trimmer.trim_if_due.assert_not_called()
@@ -403,11 +404,22 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_trimming_on_request(self):
         trimmer = self._trimmer()
+        self.configuration.has_system_override.return_value = False
         self.assertIs(
             trimmer.trim_unless_recent.return_value,
             self.manager.trim_volume(None, max_age_sec=900),
         )
         trimmer.trim_unless_recent.assert_called_once_with(900)
+
+    def test_a_replica_is_not_trimmed(self):
+        """Its volume is a clone, where a discard creates objects instead of deleting them."""
+        trimmer = self._trimmer()
+        self.manager.status = mock.Mock(is_installed=True)
+        self.configuration.has_system_override = read_only.REPLICA_CHANGE_ID.__eq__
+        self.manager.trim_data_volume(None)
+        self.assertFalse(self.manager.trim_volume(None, max_age_sec=900))
+        trimmer.trim_if_due.assert_not_called()
+        trimmer.trim_unless_recent.assert_not_called()
 
     def test_trimming_pauses_for_backups(self):
         events = mock.Mock()

@@ -47,6 +47,7 @@ def _full_content():
     content['tiers']['fast']['volume_type']['public'] = True
     content['tiers']['fast']['volume_type']['names_backend'] = True
     content['tiers']['fast']['allow_single_copy'] = False
+    content['tiers']['fast']['replicas_on'] = 'follower'
     content['tiers']['follower']['placement_groups'] = {'keep': True}
     content['users']['client.cinder'] |= {
         'tiers': ['fast', 'images'],

@@ -75,8 +75,16 @@ def describe(record: ReplicaRecord, is_stale: bool = False) -> str | None:
             'operator if this does not end'
         )
     if record.is_replicating:
-        return _ERRANT if record.errant else None
+        return _of_errant(record.replication_error or '') if record.errant else None
     return _of_error(record.replication_error or 'it is not known whether it replicates')
+
+
+def _of_errant(error: str) -> str:
+    """Return what to do with transactions that the source does not have.
+
+    :param error: a sentence of the watch; empty, or an error of MySQL that is over: it says nothing
+    """
+    return error if error and not _NUMBER.search(error) else _ERRANT
 
 
 def _of_error(error: str) -> str:

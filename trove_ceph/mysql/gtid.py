@@ -70,6 +70,10 @@ class GtidSet:
             }
         )
 
+    def written_by(self, server_uuid: str) -> 'GtidSet':
+        """Return the transactions that were first committed on a server, with all tags."""
+        return GtidSet(tuple(one for one in self.origins if one[0][0] == server_uuid.lower()))
+
     def __le__(self, other: 'GtidSet') -> bool:
         """Return whether the other set contains this one."""
         return not self - other

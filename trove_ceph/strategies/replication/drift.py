@@ -14,6 +14,7 @@ from trove_ceph.db.replica_record import (
     ReplicationPolicy,
     Requester,
 )
+from trove_ceph.strategies.replication import observation
 from trove_ceph.strategies.replication.observation import ReplicaLook
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, WatchSettings
@@ -98,15 +99,20 @@ def limits_of(policy: ReplicationPolicy | None, settings: WatchSettings) -> Limi
 
 def find_drift(
     found: ReplicaLook,
-    observed: Observation,
+    source: ReplicationStatus,
     limits: Limits,
     before: Before,
     now: datetime.datetime,
 ) -> Drift | None:
     """Return why a replica is to be re-provisioned, the most urgent cause first; None: it is not.
 
+    Transactions that its source has lost are never discarded without a request.
+
     :param now: by the clock of the database
     """
+    if observation.lost_by_source(found.status, source):
+        return None
+    observed = observation.observe(found, source)
     drift = None
     if limits.reprovision_broken:
         drift = (

@@ -134,6 +134,19 @@ def _ask(agents: Agents, instance_id: str) -> tuple[ReplicationStatus | None, st
         return None, ' '.join(str(error).split())[:_MAX_ERROR_CHARACTERS]
 
 
+def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) -> GtidSet:
+    """Return what a replica has of its source's own transactions, and the source has no more.
+
+    Such as after a crash of its host, if the source does not flush its logs at each commit. The
+    replica may have the only copy.
+
+    :param status: of the replica; None: not known
+    """
+    if status is None:
+        return GtidSet()
+    return (status.gtid_known - source.gtid_executed).written_by(source.server_uuid)
+
+
 def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation:
     """Return what a look shows of a replica, with what is known from before where it shows less."""
     record, status = found.record, found.status
@@ -179,6 +192,11 @@ def _why_not_replicating(
         return 'it follows no source'
     if source is not None and _follows_another(status, source):
         return 'it follows another server than its source'
+    if source is not None and (lost := lost_by_source(status, source)):
+        return (
+            f'its source has lost {lost.count} transactions, as after a crash of its host, and the '
+            'replica has them: detach it to keep them, or re-provision it, which discards them'
+        )
     if status.sql_error:
         return _numbered(status.sql_error_number, status.sql_error)
     if status.io_error:

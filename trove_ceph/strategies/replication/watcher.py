@@ -178,16 +178,16 @@ class Watcher:
         """Count a look at a replica; return its drift after enough looks in a row."""
         instance_id = one.record.instance_id
         known = self._memory.get(instance_id, _Memory())
-        observed = observation.observe(one, group.source)
         found = None
         # Without its source, a replica cannot get a fresh clone.
         if group.source is not None and not one.record.state.is_reprovisioning:
-            found = drift.find_drift(one, observed, limits, known.before, now)
+            found = drift.find_drift(one, group.source, limits, known.before, now)
         cause = None if found is None else found.cause
         looks = 0 if found is None else 1 + (known.looks if cause is known.cause else 0)
+        lag_sec = None if one.status is None else one.status.lag_sec
         failing_since = None if one.agent_error is None else known.before.failing_since or now
         self._memory[instance_id] = _Memory(
-            drift.Before(observed.lag_sec, failing_since), cause, looks
+            drift.Before(lag_sec, failing_since), cause, looks
         )
         if found is not None and looks == 1:
             LOG.info('%s: has drifted: %s', one.record, found.reason)

@@ -63,6 +63,13 @@ class DescribeTest(base.BaseTestCase):
         found = record(is_replicating=True, errant='5ef1a1f4-0000-0000-0000-000000000000:1')
         self.assertIn('must not be promoted', replica_problems.describe(found))
 
+    def test_does_not_have_the_only_copy_discarded(self):
+        lost = 'its source has lost 2 transactions'
+        found = record(is_replicating=True, errant='u:1-2', replication_error=lost)
+        self.assertEqual(lost, replica_problems.describe(found))
+        found = record(is_replicating=False, errant='u:1-2', replication_error=lost)
+        self.assertEqual(lost, replica_problems.describe(found))
+
     def test_says_what_is_not_known(self):
         found = record(observed_at=None)
         self.assertIn('looked at within a minute', replica_problems.describe(found))

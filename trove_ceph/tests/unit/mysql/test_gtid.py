@@ -112,3 +112,8 @@ class GtidSetTest(base.BaseTestCase):
         replica = GtidSet.parse(f'{ONE}:1-990,{TWO}:1-2')
         self.assertEqual(10, (source - replica).count)
         self.assertEqual(f'{TWO}:1-2', str(replica - source))
+
+    def test_transactions_of_one_server(self):
+        found = GtidSet.parse(f'{ONE}:1-9:tag:4,{TWO}:1-2')
+        self.assertEqual(GtidSet.parse(f'{ONE}:1-9:tag:4'), found.written_by(ONE.upper()))
+        self.assertFalse(GtidSet.parse(f'{TWO}:1').written_by(ONE))

@@ -49,8 +49,7 @@ def record(instance_id='r', source_id='s', **values):
 
 
 def find(look, limits=LIMITS, **before):
-    source, known = source_status(), drift.Before(**before)
-    return drift.find_drift(look, observation.observe(look, source), limits, known, NOW)
+    return drift.find_drift(look, source_status(), limits, drift.Before(**before), NOW)
 
 
 def broken(**values):
@@ -92,12 +91,6 @@ CASES = (
         'refuses it: denied',
     ),
     ('errant', broken(gtid_executed=executed(9, ERRANT)), Cause.ERRANT, ERRANT),
-    (
-        'ahead of its source',
-        broken(gtid_executed=executed(101)),
-        Cause.ERRANT,
-        'that its source does not have',
-    ),
     (
         'old',
         ReplicaLook(record(cloned_at=NOW - 24 * HOUR), replica_status()),
@@ -154,6 +147,25 @@ class DriftTest(base.BaseTestCase):
     def test_without_limits_nothing_drifts(self):
         for name, look, _cause, _reason in CASES:
             self.assertIsNone(find(look, NO_LIMITS, lag_sec=1.0, failing_since=NOW - HOUR), name)
+
+    def test_what_the_source_has_lost_is_never_discarded(self):
+        lost = {
+            'executed': {'gtid_executed': executed(101)},
+            'received': {'gtid_received': executed(101), 'gtid_executed': executed(90)},
+            'with others': {'gtid_executed': executed(101, ERRANT)},
+            'refused by its source': {
+                'gtid_executed': executed(101),
+                'io_state': ThreadState.OFF,
+                'io_error_number': 13114,
+                'io_error': 'Replica has more GTIDs than the source has',
+            },
+        }
+        old = record(cloned_at=NOW - 99 * HOUR)
+        grown = VolumeUsage(10 * units.Gi, 1, 9 * units.Gi)
+        for name, values in lost.items():
+            for volume_error in (None, 'does not answer'):
+                look = ReplicaLook(old, replica_status(**values), grown, volume_error)
+                self.assertIsNone(find(look, lag_sec=1.0), name)
 
     def test_lag(self):
         for lag_sec, before_sec, is_expected in (
@@ -279,6 +291,17 @@ class ObservationTest(base.BaseTestCase):
         found = observation.observe(ReplicaLook(record(), replica_status()), source)
         # What a BIGINT column holds.
         self.assertEqual(2**63 - 1, found.lag_transactions)
+
+    def test_says_what_the_source_has_lost(self):
+        for values in (
+            {'gtid_executed': executed(102)},
+            {'gtid_executed': executed(102), 'io_error': 'more GTIDs', 'io_error_number': 13114},
+        ):
+            found = observation.observe(broken(**values), source_status())
+            self.assertIn('its source has lost 2 transactions', found.replication_error)
+        # What was written on the replica itself is not lost by its source.
+        found = observation.observe(broken(gtid_executed=executed(9, ERRANT)), source_status())
+        self.assertIsNone(found.replication_error)
 
     def test_why_a_replica_does_not_replicate(self):
         for look, expected in (

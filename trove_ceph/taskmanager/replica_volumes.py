@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of replicas that are re-provisioned, in Cinder and Ceph."""
 
+import functools
 from collections.abc import Callable, Collection
 
 from trove_ceph import exceptions, steps
@@ -8,7 +9,8 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
-from trove_ceph.strategies.replication import clones, placement
+from trove_ceph.strategies.replication import clones, placement, source_checks
+from trove_ceph.strategies.replication.dependencies import Limits
 from trove_ceph.strategies.restore import cloned_volume
 from trove_ceph.tiers import tier_types
 
@@ -62,11 +64,15 @@ class ReplicaClones:
 
     :param deps: of backups, whose clients check the claim of a worker before each request
     :param tiers: reads the tiers file; raises InvalidTiersError if it cannot be used
+    :param limits: of the depth of clones
     """
 
-    def __init__(self, deps: BackupDependencies, tiers: Callable[[], tier_types.TiersFile]):
+    def __init__(
+        self, deps: BackupDependencies, tiers: Callable[[], tier_types.TiersFile], limits: Limits
+    ):
         self._deps = deps
         self._tiers = tiers
+        self._limits = limits
 
     def create(self, record: ReplicaRecord) -> str:
         """Return the volume that is a clone of the source, made after the request.
@@ -74,18 +80,25 @@ class ReplicaClones:
         It is at least as large as the present volume of the replica, and on the tier for which that
         is, or on that which the tier of the source names for replicas.
 
-        :raises ReprovisioningRefusedError: the source, or the volume type of the replica, does not
-            allow it
+        :raises ReprovisioningRefusedError: the source, its settings, or the volume type of the
+            replica, do not allow it
+        :raises GuestUnavailableError: the source does not serve
         """
+        try:
+            return self._create(record)
+        except (exceptions.ReplicaRefusedError, exceptions.UnsafeSettingsError) as error:
+            raise exceptions.ReprovisioningRefusedError(f'{record}: {error}') from error
+
+    def _create(self, record: ReplicaRecord) -> str:
         assert record.request_id is not None
         source, image = self._find_source(record)
+        source_checks.check_depth(
+            record.source_id, self._deps.storage.describe(image), self._limits.clone_depth
+        )
         old = None if record.volume_id is None else self._deps.cinder.find_volume(record.volume_id)
-        try:
-            target = placement.choose(
-                self._deps, self._tiers(), source, image, old.volume_type if old else None
-            )
-        except exceptions.ReplicaRefusedError as error:
-            raise exceptions.ReprovisioningRefusedError(f'{record}: {error}') from error
+        target = placement.choose(
+            self._deps, self._tiers(), source, image, old.volume_type if old else None
+        )
         snapshot = clones.SharedSnapshot(self._deps, image, record.request_id)
         volume = clones.ReplicaVolume(
             self._deps, record.request_id, record.instance_id, snapshot, target
@@ -93,7 +106,11 @@ class ReplicaClones:
         steps.run(
             f'fresh clone for {record}',
             [
-                *clones.steps_of(snapshot, volume),
+                *clones.steps_of(
+                    snapshot,
+                    volume,
+                    functools.partial(source_checks.check_settings, self._deps, record.source_id),
+                ),
                 steps.Step('extend the volume', lambda: volume.extend(old.size_gib if old else 0)),
             ],
             unfinished=(exceptions.ClaimLostError,),

@@ -71,7 +71,7 @@ def make_reprovision_dependencies(
             deps.backup, replacement_factory.make_volumes(deps.backup).detach
         ),
         clones=lambda claim: replica_volumes.ReplicaClones(
-            claimed.guarded(deps.backup, claim), deps.tiers
+            claimed.guarded(deps.backup, claim), deps.tiers, deps.limits
         ),
         agents=make_agents(conf, context),
         patience_sec=conf.trove_ceph_replacement.patience_sec,

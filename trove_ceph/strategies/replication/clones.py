@@ -7,7 +7,7 @@ exist: Ceph keeps what they read until the last of them is flattened or deleted.
 
 import contextlib
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from oslo_log import log as logging
 
@@ -82,10 +82,27 @@ class ReplicaVolume(cloned_volume.ClonedVolume):
         super().__init__(deps, request)
 
 
-def steps_of(snapshot: SharedSnapshot, volume: ReplicaVolume) -> list[steps.Step]:
-    """Return the steps that create the volume of a single replica, with the snapshot for it."""
+def steps_of(
+    snapshot: SharedSnapshot, volume: ReplicaVolume, check_settings: Callable[[], str | None]
+) -> list[steps.Step]:
+    """Return the steps that create the volume of a single replica, with the snapshot for it.
+
+    :param check_settings: checks those of the source; see :func:`.source_checks.check_settings`
+    """
+
+    def take() -> None:
+        # The settings may have been others when an interrupted attempt took it.
+        snapshot.remove()
+        settings_id = check_settings()
+        snapshot.ensure()
+        if check_settings() != settings_id:
+            raise exceptions.ReplicaRefusedError(
+                f'{snapshot.ref.of}: the settings of its server were changed while it was cloned; '
+                'repeat the request'
+            )
+
     return [
-        steps.Step('take a snapshot of the source', snapshot.ensure, undo=snapshot.remove),
+        steps.Step('take a snapshot of the source', take, undo=snapshot.remove),
         *volume.steps(),
         steps.Step('remove the snapshot of the source', snapshot.release),
     ]

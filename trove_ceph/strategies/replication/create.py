@@ -15,8 +15,8 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import image_types
-from trove_ceph.strategies.backup import backup_types, quiesce_level
-from trove_ceph.strategies.replication import clones, placement
+from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.replication import clones, placement, source_checks
 from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
 from trove_ceph.strategies.restore import cloned_volume
 
@@ -66,10 +66,11 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     _check_versions(deps, request, source)
     volume, image = _find_volume(deps, request, source)
     facts = deps.backup.storage.describe(image)
-    _check_depth(deps, request, facts)
+    source_checks.check_depth(request.source_id, facts, deps.limits.clone_depth)
     target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type)
     _check_room(deps, request, target, facts.size_bytes)
-    return ReplicaPlan(request, image, target, _check_settings(deps, request))
+    settings_id = source_checks.check_settings(deps.backup, request.source_id)
+    return ReplicaPlan(request, image, target, settings_id)
 
 
 class VolumeCreation:
@@ -105,7 +106,8 @@ class VolumeCreation:
         self.cloned_at = self._snapshot.ensure()
 
     def _check_unchanged(self) -> None:
-        if _check_settings(self._deps, self._request) != self._plan.settings_id:
+        found = source_checks.check_settings(self._deps.backup, self._request.source_id)
+        if found != self._plan.settings_id:
             raise exceptions.ReplicaRefusedError(
                 f'instance {self._request.source_id}: its settings were changed while its volume '
                 'was cloned; create the replica again'
@@ -186,17 +188,6 @@ def _find_volume(
     return volume, image
 
 
-def _check_depth(
-    deps: ReplicationDependencies, request: ReplicaRequest, facts: image_types.ImageFacts
-) -> None:
-    if facts.clone_depth >= deps.limits.clone_depth:
-        raise _refusal(
-            request,
-            f'has a volume that is a clone with {facts.clone_depth} images above it, and a replica '
-            f'may have {deps.limits.clone_depth}; your operator can flatten the volume',
-        )
-
-
 def _check_room(
     deps: ReplicationDependencies,
     request: ReplicaRequest,
@@ -210,20 +201,6 @@ def _check_room(
     count = len(request.instance_ids)
     if shortage := cinder.find_shortage(cinder.project_id, target.volume_type, size_gib, count):
         raise exceptions.QuotaExceededError(f'{request}: {shortage}')
-
-
-def _check_settings(deps: ReplicationDependencies, request: ReplicaRequest) -> str | None:
-    """Check that a snapshot of the serving source has all that was committed, with its GTIDs.
-
-    :returns: what changes with each change of the settings
-    """
-    found = deps.backup.guest(request.source_id).check_backup_settings()
-    if found['reasons']:
-        raise exceptions.UnsafeSettingsError(
-            f'instance {request.source_id}: cannot be cloned while it serves: '
-            f'{quiesce_level.describe(found["reasons"])}'
-        )
-    return found.get('settings_id')
 
 
 def _refusal(request: ReplicaRequest, reason: str) -> exceptions.ReplicaRefusedError:

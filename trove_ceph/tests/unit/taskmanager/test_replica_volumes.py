@@ -9,6 +9,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Requester
 from trove_ceph.strategies.backup import instance_deletion, volume_cleanup
+from trove_ceph.strategies.replication import clones, dependencies
 from trove_ceph.taskmanager import replica_volumes
 from trove_ceph.tests.unit.strategies import replication_world
 from trove_ceph.tests.unit.strategies.test_replica_creation import created
@@ -30,7 +31,7 @@ class ReplicaVolumesCase(base.BaseTestCase):
         self.record = self.world.store.request(self.replica_id, Requester.TENANT, 'it grew')
         deps = self.world.replication_deps()
         self.deps = deps.backup
-        self.clones = replica_volumes.ReplicaClones(deps.backup, deps.tiers)
+        self.clones = replica_volumes.ReplicaClones(deps.backup, deps.tiers, deps.limits)
         self.detached = []
         self.volumes = replica_volumes.ReplicaVolumes(
             deps.backup, lambda *arguments: self.detached.append(arguments)
@@ -81,6 +82,44 @@ class ReplicaClonesTest(ReplicaVolumesCase):
         self.world.cinder.add_type('other')
         self.world.cinder.volumes[self.old_id]['type'] = 'other'
         self.assertRaises(exceptions.ReprovisioningRefusedError, self.clones.create, self.record)
+
+    def refusal(self):
+        """Return why no clone is made; nothing is left."""
+        error = self.assertRaises(
+            exceptions.ReprovisioningRefusedError, self.clones.create, self.record
+        )
+        self.assertEqual((1, []), (len(self.images()), self.snapshots()))
+        return str(error)
+
+    def test_refuses_a_source_whose_settings_lose_commits(self):
+        answer = {'reasons': [{'object': 'sync_binlog', 'remedy': 'set it to 1'}]}
+        self.world.guest.check_backup_settings = lambda: answer
+        self.assertIn('cannot be cloned while it serves', self.refusal())
+
+    def test_refuses_a_source_whose_settings_change_meanwhile(self):
+        digests = iter('ab')
+        self.world.guest.check_backup_settings = lambda: {
+            'reasons': [],
+            'settings_id': next(digests),
+        }
+        self.assertIn('settings of its server were changed', self.refusal())
+
+    def test_takes_no_snapshot_again_that_was_not_checked(self):
+        image = self.world.volume_image
+        snapshot = clones.SharedSnapshot(self.deps, image, self.record.request_id)
+        snapshot.ensure()
+        old = self.world.storage.describe(image).find_snapshot(snapshot.ref.name)
+        self.clones.create(self.record)
+        # Ceph keeps a removed snapshot that has a clone.
+        kept = self.world.storage.describe(image).snapshots
+        self.assertNotIn(old.snapshot_id, [one.snapshot_id for one in kept])
+
+    def test_refuses_a_source_that_is_too_deep(self):
+        deps = self.world.replication_deps()
+        self.clones = replica_volumes.ReplicaClones(
+            deps.backup, deps.tiers, dependencies.Limits(clone_depth=0)
+        )
+        self.assertIn('operator can flatten', self.refusal())
 
     def test_removes_the_clone_only(self):
         for _again in range(2):

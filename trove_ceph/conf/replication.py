@@ -62,12 +62,12 @@ OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         'max_own_percent',
-        default=50,
+        default=0,
         min=0,
         max=100,
         help='Space that a replica does not share with its source, in percent of its size, above '
-        'which it gets a fresh clone. Lower values keep less space, and put replicas out of '
-        'service more often. Replicas that share nothing do not count. 0: never.',
+        'which it gets a fresh clone, at most once a day. Lower values keep less space, and put '
+        'replicas out of service more often. Replicas that share nothing do not count. 0: never.',
     ),
     cfg.BoolOpt(
         'reprovision_broken',

@@ -69,7 +69,7 @@ class SetReplicationPolicy(_Source, command.ShowOne):
                 '--max-own-percent',
                 '<percent>',
                 'Space that a replica does not share with its source, in percent of its size, '
-                'above which its clone is replaced',
+                'above which its clone is replaced, at most once a day',
             ),
             (
                 '--max-lag-sec',

@@ -25,6 +25,9 @@ _PURGED = (1236, 13114)
 #: Errors of the receiver: the source refuses the replication user.
 _REFUSED = (1044, 1045, 1130, 1227)
 _LONGEST_PAUSE = datetime.timedelta(days=1)
+#: How long growth is no cause after a clone. What Ceph counts as its own can grow at once, such as
+#: by discarded blocks, so that a fresh clone would not help.
+_GROWTH_PAUSE = datetime.timedelta(days=1)
 
 
 #: The causes, the most urgent first.
@@ -122,7 +125,7 @@ def find_drift(
             or _of_lag(observed, limits, before)
             or _of_failure(found, limits, before, now)
         )
-    return drift or _of_age(found.record, limits, now) or _of_growth(found.usage, limits)
+    return drift or _of_age(found.record, limits, now) or _of_growth(found, limits, now)
 
 
 def choose(
@@ -234,7 +237,10 @@ def _of_age(record: ReplicaRecord, limits: Limits, now: datetime.datetime) -> Dr
     return Drift(Cause.AGE, f'its clone is {hours:.0f} h old; {limits.every_hours} h are allowed')
 
 
-def _of_growth(usage: VolumeUsage | None, limits: Limits) -> Drift | None:
+def _of_growth(found: ReplicaLook, limits: Limits, now: datetime.datetime) -> Drift | None:
+    usage, record = found.usage, found.record
+    if any(at and now - at < _GROWTH_PAUSE for at in (record.cloned_at, record.ended_at)):
+        return None
     # A volume that is no clone of another one would not shrink for long.
     if usage is None or usage.own_bytes is None or not usage.clone_depth:
         return None

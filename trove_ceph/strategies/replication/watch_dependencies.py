@@ -24,7 +24,7 @@ class WatchSettings:
     pause: datetime.timedelta = datetime.timedelta(hours=1)
     reprovision_broken: bool = True
     reprovision_every_hours: int = 0
-    max_own_percent: int = 50
+    max_own_percent: int = 0
     max_lag_sec: int = 3600
     semi_sync_timeout_ms: int = 10000
 

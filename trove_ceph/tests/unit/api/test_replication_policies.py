@@ -6,7 +6,7 @@ from oslotest import base
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.taskmanager import trove_database
 
-DEFAULTS = {'reprovision_every_hours': 0, 'max_own_percent': 50, 'max_lag_sec': 3600}
+DEFAULTS = {'reprovision_every_hours': 0, 'max_own_percent': 0, 'max_lag_sec': 3600}
 
 
 class ReplicationPoliciesTest(base.BaseTestCase):

@@ -32,7 +32,7 @@ class CommandsTest(harness.CommandTestCase):
     def test_shows_the_defaults(self):
         status, table = self.run_command('show shop')
         self.assertEqual(0, status)
-        self.assertIn("max_own_percent='50'", table)
+        self.assertIn("max_own_percent='0'", table)
         self.assertIn("reprovision_every_hours='0'", table)
 
     def test_refuses_wrong_values(self):

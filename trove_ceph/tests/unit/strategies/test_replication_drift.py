@@ -102,19 +102,25 @@ CASES = (
     ('old and silent', ReplicaLook(record(cloned_at=NOW - 30 * HOUR), None), Cause.AGE, '30 h'),
     (
         'grown',
-        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 1, 6 * units.Gi)),
+        ReplicaLook(
+            record(cloned_at=None), replica_status(), VolumeUsage(10 * units.Gi, 1, 6 * units.Gi)
+        ),
         Cause.GROWTH,
         'does not share 6.0 GiB with its source; 50 %',
     ),
     (
         'grown up to the limit',
-        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 1, 5 * units.Gi)),
+        ReplicaLook(
+            record(cloned_at=None), replica_status(), VolumeUsage(10 * units.Gi, 1, 5 * units.Gi)
+        ),
         None,
         '',
     ),
     (
         'flattened',
-        ReplicaLook(record(), replica_status(), VolumeUsage(10 * units.Gi, 0, 9 * units.Gi)),
+        ReplicaLook(
+            record(cloned_at=None), replica_status(), VolumeUsage(10 * units.Gi, 0, 9 * units.Gi)
+        ),
         None,
         '',
     ),
@@ -166,6 +172,22 @@ class DriftTest(base.BaseTestCase):
             for volume_error in (None, 'does not answer'):
                 look = ReplicaLook(old, replica_status(**values), grown, volume_error)
                 self.assertIsNone(find(look, lag_sec=1.0), name)
+
+    def test_growth_alone_requests_at_most_once_a_day(self):
+        usage, limits = VolumeUsage(units.Gi, 1, units.Gi), drift.Limits(True, 0, 50, 600)
+        for cloned_at, ended_at, is_expected in (
+            (NOW - 24 * HOUR, None, True),
+            (NOW - 23 * HOUR, None, False),
+            (None, NOW - 24 * HOUR, True),
+            (NOW - 99 * HOUR, NOW - 23 * HOUR, False),
+            (None, None, True),
+        ):
+            one = record(cloned_at=cloned_at, ended_at=ended_at)
+            found = find(ReplicaLook(one, replica_status(), usage), limits)
+            self.assertEqual(is_expected, found is not None, (cloned_at, ended_at))
+
+    def test_growth_is_no_cause_by_default(self):
+        self.assertEqual(0, drift.limits_of(None, WatchSettings()).max_own_percent)
 
     def test_lag(self):
         for lag_sec, before_sec, is_expected in (

@@ -157,11 +157,12 @@ class DriftTest(WatcherTestCase):
     def test_each_cause(self):
         hour = datetime.timedelta(hours=1)
         for cause in set(Cause) - {Cause.REQUEST}:
-            self.start(looks=2, reprovision_every_hours=24)
+            self.start(looks=2, reprovision_every_hours=48, max_own_percent=50)
             world = self.world
             if cause is Cause.AGE:
-                world.now += 25 * hour
+                world.now += 49 * hour
             elif cause is Cause.GROWTH:
+                world.now += 25 * hour
                 world.usages['v-r-0'] = VolumeUsage(units.Gi, 1, units.Gi)
             elif cause is Cause.BROKEN:
                 world.change('r-0', **STOPPED)

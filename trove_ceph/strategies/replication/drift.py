@@ -17,7 +17,7 @@ from trove_ceph.db.replica_record import (
 from trove_ceph.strategies.replication import observation
 from trove_ceph.strategies.replication.observation import ReplicaLook
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
-from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, WatchSettings
+from trove_ceph.strategies.replication.watch_dependencies import WatchSettings
 
 #: Errors of the receiver: the source has deleted binary logs that the replica needs. The second
 #: one is what the source itself calls it.

@@ -104,6 +104,10 @@ class Change(Protocol):
     def has_stopped_source(self) -> bool:
         """Whether its source may be read-only if it fails."""
 
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether an earlier worker may have passed the point of no return."""
+
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the tasks of its instances if it fails before the point of no return."""
 
@@ -181,6 +185,8 @@ class SourceChanges:
             if source_id is None:
                 return
             if is_resumed and not self._is_begun(source_id, replica_id):
+                group.end_tasks(self._deps, self._members(source_id))
+                self._check_not_writable(replica_id)
                 self._give_up(self._deps, source_id, replica_id)
                 return
         with self._changing(source_id) as claim:
@@ -208,6 +214,17 @@ class SourceChanges:
                 f'instance {replica_id}: its source {source_id} is being ejected'
             )
         return role is Role.CHANGE_SOURCE
+
+    def _check_not_writable(self, replica_id: str) -> None:
+        """Return if a replica that an interrupted operation has chosen accepts no writes.
+
+        :raises OperationUnfinishedError: it does; an ejection of its source will choose it
+        :raises GuestUnavailableError: its agent does not answer
+        """
+        if self._deps.agents.status(replica_id).accepts_writes:
+            raise exceptions.OperationUnfinishedError(
+                f'replica {replica_id}: accepts writes, but is no source in Trove; eject its source'
+            )
 
     def _eject(self, claim: claims.Claim, is_resumed: bool) -> None:
         deps, source_id = self._guarded(claim), claim.resource_id
@@ -270,7 +287,7 @@ class SourceChanges:
             # Its end is recorded, or another worker continues it.
             raise
         except Exception as error:
-            if any(step.commits for step in plan[:begun]):
+            if change.may_be_committed or any(step.commits for step in plan[:begun]):
                 raise exceptions.OperationUnfinishedError(
                     f'{change}: goes on as soon as possible: {error}'
                 ) from error

@@ -44,6 +44,12 @@ class Detachment:
         """Whether its source may be read-only if it fails."""
         return False
 
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether an earlier worker may have passed the point of no return."""
+        # A detachment that fails may be requested again: its source keeps its own history.
+        return False
+
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the task of the replica if it fails before the point of no return."""
         return group.free_tasks(self._deps, [self._replica])

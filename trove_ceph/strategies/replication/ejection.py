@@ -51,7 +51,8 @@ class Ejection:
         self._new: new_source.NewSource | None = None
         self._surplus: dict[str, GtidSet] = {}
         self._missing = GtidSet()
-        self._has_begun = False
+        self._has_begun = is_resumed
+        self._begun: set[str] | None = None
         self._is_fenced = False
 
     @property
@@ -65,8 +66,13 @@ class Ejection:
     @property
     def has_stopped_source(self) -> bool:
         """Whether its source may be read-only if it fails."""
-        # An interrupted ejection may have made a replica the source.
-        return self._has_begun and not self._is_fenced and not self._is_resumed
+        # A replica that an interrupted operation has chosen may accept writes.
+        return self._has_begun and not self._is_fenced and not self._begun
+
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether an earlier worker may have passed the point of no return."""
+        return self._is_resumed and (self._begun is None or bool(self._begun))
 
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the tasks of its instances if it fails before the point of no return."""
@@ -107,13 +113,14 @@ class Ejection:
         return dict(sorted(found.items()))
 
     def _check(self) -> None:
+        self._begun = self._deps.choices.find(self._replicas)
         group.check_free(self._deps, [self._source])
         if self._source.source_id is not None:
             raise self._refused('it is itself a replica; detach it instead')
         for replica_id in self._replicas:
             if (task := self._deps.find_task(replica_id)) is not None:
                 self._silent[replica_id] = f'it has the task {task}'
-        self._observe()
+        self._find_begun(self._observe())
 
     def _stop_writes(self) -> None:
         """Have a source that is alive after all end its work, so that nothing is missing."""
@@ -121,6 +128,8 @@ class Ejection:
         agents, source_id = self._deps.agents, self._source.instance_id
         try:
             self._has_begun = True
+            # The status has a short time limit, and a dead source does not answer.
+            agents.status(source_id)
             agents.make_read_only(source_id, True)
             self._known |= agents.status(source_id).gtid_executed
             for replica_id in self._observe():
@@ -129,8 +138,10 @@ class Ejection:
             LOG.info('Source %s: does not answer, as expected: %s', source_id, error)
 
     def _go_back(self) -> None:
-        if self.has_stopped_source:
-            self._deps.agents.make_read_only(self._source.instance_id, False)
+        agents, source_id = self._deps.agents, self._source.instance_id
+        # The status has a short time limit, and a dead source does not answer.
+        if self.has_stopped_source and agents.status(source_id).is_read_only:
+            agents.make_read_only(source_id, False)
 
     def _fence(self) -> None:
         assert self._source.volume_id is not None

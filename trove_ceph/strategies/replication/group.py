@@ -72,6 +72,8 @@ def end_tasks(deps: SourceDependencies, members: Iterable[Member]) -> None:
 def drop_users(deps: SourceDependencies, source_id: str, keep: Iterable[Member]) -> None:
     """Drop the replication users of a source, except of some replicas, if its agent answers."""
     try:
+        # The status has a short time limit.
+        deps.agents.status(source_id)
         deps.agents.drop_replication_users(source_id, [one.instance_id for one in keep])
     except exceptions.GuestUnavailableError as error:
         LOG.warning('Source %s: keeps unused replication users: %s', source_id, error)

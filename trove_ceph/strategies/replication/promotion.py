@@ -65,6 +65,11 @@ class Promotion:
         """Whether its source may be read-only if it fails."""
         return self._has_begun
 
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether an earlier worker may have passed the point of no return."""
+        return self._is_committed is not False
+
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the tasks of its instances if it fails before the point of no return."""
         return group.free_tasks(self._deps, self.members)
@@ -169,7 +174,7 @@ class Promotion:
 
     def _go_back(self) -> None:
         """Have the source accept writes, and the replica follow it again."""
-        if not self._has_begun:
+        if not self._has_begun or self.may_be_committed:
             return
         agents, source_id = self._deps.agents, self._source.instance_id
         if agents.status(source_id).is_read_only:

@@ -85,6 +85,9 @@ class World:
         self.acknowledged = GtidSet()
         self.writes = True
         self.may_have_two_writers = False
+        #: Long requests to agents that did not answer: a taskmanager waits for minutes.
+        self.long_waits = []
+        self.users_dropped = []
         self.store = Store()
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None
@@ -246,6 +249,13 @@ class Agents:
             raise exceptions.GuestUnavailableError(f'guest agent of instance {name}: no answer')
         return server
 
+    def _server_of_long(self, name):
+        try:
+            return self._server(name)
+        except exceptions.GuestUnavailableError:
+            self._world.long_waits.append(name)
+            raise
+
     def status(self, name):
         server = self._server(name)
         source = self._world.servers.get(server.source_id)
@@ -263,7 +273,7 @@ class Agents:
         )
 
     def make_read_only(self, name, read_only):
-        self._server(name).is_read_only = read_only
+        self._server_of_long(name).is_read_only = read_only
         self._world.at_read_only()
 
     def wait_for_gtid(self, name, gtid_set, timeout_sec):
@@ -298,7 +308,8 @@ class Agents:
         server.is_read_only = False
 
     def drop_replication_users(self, name, keep_replica_ids):
-        self._server(name)
+        self._server_of_long(name)
+        self._world.users_dropped.append(name)
 
 
 class Rows:

@@ -238,6 +238,7 @@ class EjectionTest(base.BaseTestCase):
         self.eject()
         self.world.check_source('one', ['two'])
         self.check_ejected()
+        self.assertEqual([], self.world.long_waits)
         self.assertEqual({'two': 'one'}, self.world.table)
         self.assertEqual({'one'}, self.world.flattened)
 
@@ -304,6 +305,7 @@ class EjectionTest(base.BaseTestCase):
         self.world.down.add('ceph')
         self.assertRaises(REFUSED, self.eject)
         self.assertEqual({SOURCE: Role.CHANGE_SOURCE}, self.roles())
+        self.assertEqual([], self.world.long_waits)
         self.world.servers[SOURCE].is_down = False
         self.world.servers[SOURCE].is_read_only = True
         self.world.recover(1)
@@ -366,6 +368,7 @@ class DetachmentTest(base.BaseTestCase):
         self.detach()
         self.check_detached()
         self.assertLessEqual(gtids(SOURCE, 11, 12), self.world.servers['one'].executed)
+        self.assertEqual([], self.world.long_waits)
 
     def test_its_source_is_deleted(self):
         self.world.deleted.add(SOURCE)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Continue promotions and ejections of dead taskmanagers while something does not answer."""
+
+import itertools
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.roles import Role
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
+from trove_ceph.tests.unit.strategies.world import Strike
+
+
+def _kill_when(make_world, start, is_reached):
+    """Return a world whose taskmanager died after the first request that reached a state."""
+    for number in itertools.count():
+        world, strike = make_world(), Strike(number, after=True)
+        try:
+            start(world.changes(strike)[0])
+        except interruption.Kill:
+            if is_reached(world):
+                return world
+        if not strike.struck:
+            raise AssertionError('the state is never reached')
+
+
+def _has_new_writer(world):
+    return bool(world.writers()) and world.writers() != [SOURCE]
+
+
+def _silence(world, *names):
+    for name, server in world.servers.items():
+        server.is_silent = name in names
+
+
+class ResumedPromotionTest(base.BaseTestCase):
+    def kill_when(self, is_reached):
+        return _kill_when(self.make_world, lambda changes: changes.promote('one'), is_reached)
+
+    def make_world(self):
+        world = World()
+        world.request('PROMOTING')
+        return world
+
+    def test_cinder_is_down_past_the_point_of_no_return(self):
+        world = self.kill_when(_has_new_writer)
+        world.down.add('volumes')
+        world.recover(2)
+        self.assertEqual(['one'], world.writers())
+        self.assertEqual({'PROMOTING'}, set(world.tasks.values()))
+        world.down.clear()
+        world.recover()
+        world.check_source('one', [SOURCE, 'two'])
+
+    def test_no_server_answers(self):
+        world = self.kill_when(_has_new_writer)
+        _silence(world, *world.servers)
+        world.recover(2)
+        self.assertEqual(Role.PROMOTE_REPLICA, world.store.find_role('one'))
+        _silence(world)
+        world.recover()
+        world.check_source('one', [SOURCE, 'two'])
+
+    def test_no_server_answers_before_the_point_of_no_return(self):
+        world = self.kill_when(lambda found: found.servers[SOURCE].is_read_only)
+        _silence(world, *world.servers)
+        world.recover(2)
+        _silence(world)
+        world.recover()
+        world.check_source('one', [SOURCE, 'two'])
+
+
+class ResumedEjectionTest(base.BaseTestCase):
+    def kill_when(self, is_reached, make_world=None):
+        return _kill_when(
+            make_world or self.make_world, lambda changes: changes.eject(SOURCE), is_reached
+        )
+
+    def make_world(self):
+        world = World()
+        world.live()
+        world.servers[SOURCE].is_down = True
+        world.request('EJECTING')
+        return world
+
+    def make_world_with_living_source(self):
+        world = World()
+        world.request('EJECTING')
+        return world
+
+    def test_no_replica_answers(self):
+        world = self.kill_when(_has_new_writer)
+        new = world.writers()
+        _silence(world, 'one', 'two')
+        world.recover(3)
+        self.assertEqual(Role.EJECT_SOURCE, world.store.find_role(SOURCE))
+        _silence(world)
+        world.recover()
+        self.assertEqual(new, world.writers())
+        world.check_source(new[0], ['two'])
+
+    def test_the_chosen_replica_does_not_answer(self):
+        """No other one is chosen."""
+        world = self.kill_when(_has_new_writer)
+        (new,) = world.writers()
+        _silence(world, new)
+        world.recover(3)
+        self.assertEqual([new], world.writers())
+        self.assertEqual({'EJECTING'}, set(world.tasks.values()))
+        _silence(world)
+        world.recover()
+        world.check_source(new, ['two'])
+
+    def test_a_choice_is_kept_until_the_replica_shows_that_it_refuses_writes(self):
+        """Its ejection has ended."""
+        world = self.kill_when(_has_new_writer)
+        (new,) = world.writers()
+        del world.store.rows[SOURCE]
+        _silence(world, new)
+        world.recover(2)
+        self.assertEqual({new}, set(world.store.rows))
+        _silence(world)
+        world.recover(2)
+        self.assertEqual({new}, set(world.store.rows))
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        world.request('EJECTING')
+        world.changes(worker='again')[0].eject(SOURCE)
+        world.check_source(new, ['two'])
+
+    def test_a_living_source_accepts_writes_again(self):
+        """It was made read-only, and then no replica answers."""
+        world = self.kill_when(
+            lambda found: found.servers[SOURCE].is_read_only, self.make_world_with_living_source
+        )
+        _silence(world, 'one', 'two')
+        world.recover(2)
+        self.assertEqual([SOURCE], world.writers())
+        self.assertEqual({}, world.store.rows)
+        self.assertNotIn('EJECTING', world.tasks.values())
+
+    def test_a_new_request_changes_nothing_while_a_chosen_replica_is_silent(self):
+        world = World()
+        world.request('EJECTING')
+        world.store.begin(Role.PROMOTE_REPLICA, 'one', _Worker)
+        _silence(world, 'one')
+        error = self.assertRaises(
+            exceptions.SourceNotChangedError, lambda: world.changes()[0].eject(SOURCE)
+        )
+        self.assertIn('may be the source already', str(error))
+        self.assertFalse(world.servers[SOURCE].is_fenced)
+
+
+class _Worker:
+    name = 'other'

@@ -13,6 +13,9 @@ MOST_ATTEMPTS = 10
 MOST_STARTS = 3
 #: A guest agent may be silent for so long: its server may boot meanwhile.
 ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
+#: The source may be silent for so long, before the replica returns to its old volume, which an
+#: ejection of the source may need.
+SOURCE_TIMEOUT = datetime.timedelta(minutes=2)
 #: The volumes may be under way between the server and Cinder for so long.
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)
 _BUILDING = ('NEW', 'BUILDING', 'BUILD', 'INSTANCE_READY')

@@ -31,6 +31,7 @@ class Start:
         self._attempt = attempt
         self._contexts: dict[str, Any] = {}
         self._is_serving = self._has_answered = self._was_attached = False
+        self._is_source_silent = False
         self._error: str | None = None
 
     def catch_up(self) -> str | None:
@@ -78,7 +79,9 @@ class Start:
 
     def _has_caught_up(self) -> bool:
         record, agents = self._attempt.record, self._attempt.deps.agents
+        self._is_source_silent = True
         source = agents.status(record.source_id)
+        self._is_source_silent = False
         status = self._find_status(source)
         if status is None:
             return self._has_started(self._start_clone) and self._error is not None
@@ -181,7 +184,11 @@ class Start:
         answered_at = self._attempt.record.answered_at
         if self._has_answered or answered_at is None:
             return None
-        if self._attempt.deps.store.now() - answered_at > rules.ANSWER_TIMEOUT:
+        silent_for = self._attempt.deps.store.now() - answered_at
+        if self._is_source_silent and silent_for > rules.SOURCE_TIMEOUT:
+            # The replica is not asked without its source.
+            return 'its source does not answer'
+        if silent_for > rules.ANSWER_TIMEOUT:
             return 'its guest agent does not answer'
         return None
 

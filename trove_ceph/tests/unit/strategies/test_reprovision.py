@@ -71,7 +71,7 @@ class ReprovisionTest(base.BaseTestCase):
     def test_waits_for_a_source_that_is_cut_off_meanwhile(self):
         self.reach(ReplicaState.CATCHING_UP)
         self.world.is_source_up = False
-        for _ in range(rules.MOST_ATTEMPTS + 1):
+        for _ in range(3):
             self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
         self.world.is_source_up = True
         self.world.finish()
@@ -217,6 +217,16 @@ class ReprovisionTest(base.BaseTestCase):
         self.world.agent_looks = 0
         self.assert_ends('does not answer')
         self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_the_source_is_silent(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.is_source_up = False
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.world.now += rules.SOURCE_TIMEOUT
+        self.world.finish()
+        self.assertIn('its source does not answer', self.world.record().error)
+        # Its data serve an ejection of the source.
+        self.assertEqual(OLD, self.world.running)
 
     def test_gets_its_old_volume_back_if_the_exchange_takes_too_long(self):
         self.world.attach_looks = 10**6

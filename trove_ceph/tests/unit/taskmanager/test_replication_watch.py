@@ -54,7 +54,7 @@ class ReplicationWatchThreadTest(base.BaseTestCase):
         """It forgets a replica whose instance Trove does not have, and asks no agent."""
         self.store.register('gone', 'p', 's', None, None)
         self.thread.watch()
-        self.assertEqual([], self.store.list())
+        self.assertIsNone(self.store.find('gone'))
 
 
 class VolumesTest(base.BaseTestCase):

@@ -265,6 +265,43 @@ class Manager(mysql_manager.Manager):
         if self.status.is_installed and self.status.is_running:
             self.replication.resume(self.app)
 
+    def enable_root(self, context):
+        """Enable root; not on a replica."""
+        self._check_is_no_replica()
+        return super().enable_root(context)
+
+    def enable_root_with_password(self, context, root_password=None):
+        """Enable root with a password; not on a replica."""
+        self._check_is_no_replica()
+        return super().enable_root_with_password(context, root_password)
+
+    def disable_root(self, context):
+        """Give root an unknown password; not on a replica."""
+        self._check_is_no_replica()
+        return super().disable_root(context)
+
+    def create_user(self, context, users):
+        """Create users; not on a replica."""
+        self._check_is_no_replica()
+        super().create_user(context, users)
+
+    def change_passwords(self, context, users):
+        """Change the passwords of users; not on a replica."""
+        self._check_is_no_replica()
+        super().change_passwords(context, users)
+
+    def update_attributes(self, context, username, hostname, user_attrs):
+        """Change name, host or password of a user; not on a replica."""
+        self._check_is_no_replica()
+        super().update_attributes(context, username, hostname, user_attrs)
+
+    def _check_is_no_replica(self):
+        """Refuse before the server does: Trove logs a statement that fails, with its password."""
+        if read_only.is_configured_replica(self.app):
+            raise exceptions.UnsafeSettingsError(
+                'the instance is a replica, which refuses writes: repeat the request on its source'
+            )
+
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; idempotent."""
         volume = self._volume(device_path, mount_point)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import pymysql
 from oslo_log import log as logging
-from pymysql.constants import ER
 from trove.guestagent.datastore.mysql_common import service as common_service
 
 from trove_ceph import exceptions
@@ -49,6 +48,8 @@ def is_configured_replica(app: server.MySqlServer) -> bool:
 def become_replica(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
     """Give the running server the options of a replica, also for later starts; idempotent.
 
+    Options that a tenant has persisted would override them at the next start, and are removed.
+
     :raises NotQuiescedError: a statement that writes does not end; nothing is changed
     """
     was_replica = is_configured_replica(app)
@@ -57,6 +58,8 @@ def become_replica(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
         with _cursor(app) as cursor:
             _refuse_writes(cursor, wait_sec)
             _switch_events(cursor, 'OFF')
+            for name in REPLICA_OPTIONS:
+                cursor.execute(f'RESET PERSIST IF EXISTS {name}')
     except BaseException:
         if not was_replica:
             app.configuration_manager.remove_system_override(REPLICA_CHANGE_ID)
@@ -71,14 +74,15 @@ def become_writable(app: server.MySqlServer) -> None:
     binary log does not tell whether they were enabled.
     """
     configured = app.configuration_manager
-    was_replica = is_configured_replica(app)
-    configured.remove_system_override(CHANGE_ID)
-    configured.remove_system_override(REPLICA_CHANGE_ID)
     with _cursor(app) as cursor:
         # This switches super_read_only off as well.
         cursor.execute('SET GLOBAL read_only = OFF')
-        if was_replica:
+        if is_configured_replica(app):
+            _configure_events_as_before(app)
             _switch_events(cursor, str(configured.effective('event_scheduler') or 'ON').upper())
+    # Last: a repetition must know that it was a replica.
+    configured.remove_system_override(CHANGE_ID)
+    configured.remove_system_override(REPLICA_CHANGE_ID)
 
 
 def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
@@ -100,6 +104,15 @@ def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
         raise
 
 
+def _configure_events_as_before(app: server.MySqlServer) -> None:
+    """Leave the events of a replica, and nothing else, to the other options of the instance."""
+    options = {name: on for name, on in REPLICA_OPTIONS.items() if name != 'event_scheduler'}
+    configured = app.configuration_manager
+    # Trove merges into an existing file, which would keep the option.
+    configured.remove_system_override(REPLICA_CHANGE_ID)
+    configured.apply_system_override({server_config.SERVER_SECTION: options}, REPLICA_CHANGE_ID)
+
+
 @contextlib.contextmanager
 def _cursor(app: server.MySqlServer) -> Iterator[pymysql.cursors.Cursor]:
     with (
@@ -110,15 +123,15 @@ def _cursor(app: server.MySqlServer) -> Iterator[pymysql.cursors.Cursor]:
 
 
 def _refuse_writes(cursor: pymysql.cursors.Cursor, wait_sec: int) -> None:
-    cursor.execute(f'SET SESSION lock_wait_timeout = {int(wait_sec)}')
+    cursor.execute('SELECT @@GLOBAL.read_only')
+    was_read_only = cursor.fetchone()[0]
     try:
-        cursor.execute('SET GLOBAL super_read_only = ON')
-    except pymysql.MySQLError as error:
-        if error.args[:1] == (ER.LOCK_WAIT_TIMEOUT,):
-            raise exceptions.NotQuiescedError(
-                f'A statement that writes, or a lock of tables, did not end within {wait_sec} s; '
-                'the server still accepts writes'
-            ) from error
+        with server.lock_wait(cursor, wait_sec, 'A statement that writes, or a lock of tables,'):
+            cursor.execute('SET GLOBAL super_read_only = ON')
+    except exceptions.NotQuiescedError:
+        if not was_read_only:
+            # MySQL switches it on first, before it waits.
+            cursor.execute('SET GLOBAL read_only = OFF')
         raise
 
 

@@ -11,13 +11,19 @@ from collections.abc import Collection
 
 import pymysql
 
+from trove_ceph.guestagent import server
+
 PREFIX = 'slave_'
 _ID_DIGITS = 12
 # MySQL accepts up to 32 characters as password of a replication source.
 _PASSWORD_BYTES = 20
 # A tenant's password policy may require each kind of character.
 _EACH_KIND = '-Aa1'
-_NAME = re.compile(f'{PREFIX}[0-9a-f]{{8,{_ID_DIGITS}}}', re.ASCII)
+# Accounts of Trove's own strategies have eight digits.
+_NAME = re.compile(f'{PREFIX}[0-9a-f]{{{_ID_DIGITS}}}', re.ASCII)
+# A session that holds the lock of a backup has statements about accounts wait.
+_WAIT_SEC = 30
+_LOCKED = 'A lock of the server, such as that of a backup,'
 
 
 def name_of(replica_id: str | None) -> str:
@@ -35,26 +41,32 @@ def ensure(cursor: pymysql.cursors.Cursor, replica_id: str | None) -> dict[str, 
     A replica that is connected stays connected.
 
     :returns: ``name`` and ``password``
+    :raises NotQuiescedError: a lock of the server does not end; repeating is safe
     """
     name, password = name_of(replica_id), f'{secrets.token_urlsafe(_PASSWORD_BYTES)}{_EACH_KIND}'
-    cursor.execute(
-        "CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL", (name, password)
-    )
-    cursor.execute(
-        "ALTER USER IF EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL "
-        'PASSWORD EXPIRE NEVER ACCOUNT UNLOCK',
-        (name, password),
-    )
-    cursor.execute("GRANT REPLICATION SLAVE ON *.* TO %s@'%%'", (name,))
+    with server.lock_wait(cursor, _WAIT_SEC, _LOCKED):
+        cursor.execute(
+            "CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL", (name, password)
+        )
+        cursor.execute(
+            "ALTER USER IF EXISTS %s@'%%' IDENTIFIED BY %s REQUIRE SSL "
+            'PASSWORD EXPIRE NEVER ACCOUNT UNLOCK',
+            (name, password),
+        )
+        cursor.execute("GRANT REPLICATION SLAVE ON *.* TO %s@'%%'", (name,))
     return {'name': name, 'password': password}
 
 
 def drop_others(cursor: pymysql.cursors.Cursor, keep_replica_ids: Collection[str]) -> list[str]:
-    """Drop the accounts of all replicas except of those; return the names of the dropped ones."""
+    """Drop the accounts of all replicas except of those; return the names of the dropped ones.
+
+    :raises NotQuiescedError: a lock of the server does not end; repeating is safe
+    """
     kept = {name_of(replica_id) for replica_id in keep_replica_ids}
     cursor.execute("SELECT User FROM mysql.user WHERE Host = '%%' AND User LIKE %s", ('slave\\_%',))
     found = [name for (name,) in cursor.fetchall() if _NAME.fullmatch(name)]
     dropped = sorted(set(found) - kept)
-    for name in dropped:
-        cursor.execute("DROP USER IF EXISTS %s@'%%'", (name,))
+    with server.lock_wait(cursor, _WAIT_SEC, _LOCKED):
+        for name in dropped:
+            cursor.execute("DROP USER IF EXISTS %s@'%%'", (name,))
     return dropped

@@ -3,12 +3,14 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 import docker
 import pymysql
 from oslo_log import log as logging
 from pymysql.constants import ER
 from sqlalchemy import exc
+from sqlalchemy.sql.expression import text
 from trove.common import cfg, constants, exception
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
@@ -28,6 +30,12 @@ _PURGE_TIMEOUT_SEC = 60
 _PROBE_TIMEOUT_SEC = 10
 _ER_ACCOUNT_HAS_BEEN_LOCKED = 3118
 _REFUSED = (ER.ACCESS_DENIED_ERROR, _ER_ACCOUNT_HAS_BEEN_LOCKED)
+
+# Trove sends it even where it only lists users. Without LOCAL it is a transaction in the binary
+# log, in spite of super_read_only, which a replica must not have. Replicas need none from their
+# source: the statements about accounts that Trove sends while a server has replicas take effect
+# without it.
+mysql_util.FLUSH = text('FLUSH LOCAL PRIVILEGES')
 
 
 class MySqlServer(service.MySqlApp):
@@ -265,6 +273,27 @@ class MySqlServer(service.MySqlApp):
             ).first()
         log_bin, gtid_mode, log_replica_updates = row
         return bool(log_bin) and gtid_mode == 'ON' and bool(log_replica_updates)
+
+
+@contextlib.contextmanager
+def lock_wait(cursor: pymysql.cursors.Cursor, wait_sec: int, locked: str) -> Iterator[None]:
+    """Bound the time that the statements of a session wait for locks.
+
+    A statement whose client gives up first is executed nevertheless, once it gets its lock.
+
+    :param wait_sec: less than the time limit of the connection
+    :param locked: what did not end, for the message
+    :raises NotQuiescedError: a statement waited longer, and was not executed
+    """
+    cursor.execute(f'SET SESSION lock_wait_timeout = {int(wait_sec)}')
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        if error.args[:1] == (ER.LOCK_WAIT_TIMEOUT,):
+            raise exceptions.NotQuiescedError(
+                f'{locked} did not end within {wait_sec} s; repeat the request'
+            ) from error
+        raise
 
 
 def _needs_root_helper() -> bool:

@@ -214,6 +214,7 @@ class ReplicationTest(base.FunctionalTestCase):
             cursor.execute('LOCK TABLES shop.orders WRITE')
             for change in (read_only.refuse_writes, read_only.become_replica):
                 self.assertRaises(exceptions.NotQuiescedError, change, self.source, 1)
+        self.assertEqual('0', str(self.source.value('@@read_only')))
         self.assertFalse(self.source.status()['is_read_only'])
         self.assertEqual({}, self.source.configuration_manager.overrides)
         self.source.query("INSERT INTO shop.orders (note) VALUES ('still writable')")

@@ -48,6 +48,7 @@ class App:
         self.errors = {}
         self.uuid = uuid
         self.super_read_only = 0
+        self.read_only = 0
         self.events = 'ON'
         self.channel = None
         self.gtid_executed = ''
@@ -109,6 +110,7 @@ class App:
         for beginning, rows in (
             ('SHOW REPLICA STATUS', [self.channel] if self.channel else []),
             ('SELECT @@GLOBAL.super_read_only', [(self.super_read_only,)]),
+            ('SELECT @@GLOBAL.read_only', [(self.read_only,)]),
             ('SELECT @@GLOBAL.event_scheduler', [(self.events,)]),
             ('SELECT @@server_uuid AS uuid', [{'uuid': self.uuid}]),
             (

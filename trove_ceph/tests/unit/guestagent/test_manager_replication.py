@@ -10,6 +10,7 @@ from oslotest import base
 from trove.cmd import guest as _trove_guest  # noqa: F401
 from trove.common import cfg
 
+from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import manager, read_only, replication
 from trove_ceph.tests.unit.guestagent import replication_world
@@ -188,6 +189,33 @@ class ManagerReplicationTest(base.BaseTestCase):
         self.manager.attach_replica(None, CONTEXT, '', restart=False)
         self.done.replication.enable_as_slave.assert_called_once_with(self.manager.app, CONTEXT, '')
         self.assertNotIn('Secret-1', logged.output)
+
+    def test_replica_refuses_passwords_before_trove_logs_them(self):
+        users = [{'_name': 'ann', '_host': '%', '_password': 'Secret-1'}]
+        calls = (
+            ('enable_root', ()),
+            ('enable_root_with_password', ('Secret-1',)),
+            ('disable_root', ()),
+            ('create_user', (users,)),
+            ('change_passwords', (users,)),
+            ('update_attributes', ('ann', '%', {'password': 'Secret-1'})),
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.datastore.manager.EndNotification', mock.MagicMock()
+            )
+        )
+        self.manager.app = replication_world.App()
+        for name, given in calls:
+            getattr(self.manager, name)(None, *given)
+        self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
+        read_only.configure_replica(self.manager.app)
+        for name, given in calls:
+            error = self.assertRaises(
+                exceptions.UnsafeSettingsError, getattr(self.manager, name), None, *given
+            )
+            self.assertIn('on its source', str(error))
+        self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
 
     def test_context_has_the_certificates_of_the_source(self):
         self.done.replication.get_replica_context.return_value = dict(CONTEXT)

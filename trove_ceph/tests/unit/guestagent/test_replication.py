@@ -4,7 +4,7 @@
 import fixtures
 import pymysql
 from oslotest import base
-from pymysql.constants import ER
+from pymysql.constants import CR, ER
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import read_only, replication, replication_user
@@ -94,6 +94,20 @@ class FollowingTest(ReplicationTestCase):
             exceptions.NotQuiescedError, self.strategy.enable_as_slave, self.app, CONTEXT, ''
         )
         self.assertEqual(({}, []), (self.overrides, self.app.executed('CHANGE')))
+        self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
+
+    def test_server_that_was_read_only_stays_so_if_a_statement_does_not_end(self):
+        self.app.read_only = 1
+        self.app.errors['SET GLOBAL super'] = pymysql.OperationalError(ER.LOCK_WAIT_TIMEOUT, '')
+        self.assertRaises(exceptions.NotQuiescedError, read_only.refuse_writes, self.app)
+        self.assertEqual([], self.app.executed('SET GLOBAL read_only'))
+
+    def test_persisted_options_do_not_override_those_of_a_replica(self):
+        self.replicate()
+        self.assertEqual(
+            {f'RESET PERSIST IF EXISTS {name}' for name in read_only.REPLICA_OPTIONS},
+            {statement for statement, _ in self.app.executed('RESET PERSIST')},
+        )
 
     def test_no_backup_is_needed(self):
         self.assertFalse(self.strategy.backup_required_for_replication())
@@ -196,9 +210,24 @@ class SourceTest(ReplicationTestCase):
         self.assertEqual([], self.app.executed('CREATE'))
 
     def test_users_of_other_replicas_are_dropped(self):
-        self.app.users = ['slave_0123456789ab', 'slave_ffffffff', 'slave_of_the_tenant']
+        others = ['slave_ffffffff', 'slave_ffffffffffffff', 'slave_of_the_tenant']
+        self.app.users = ['slave_0123456789ab', 'slave_ffffffffffff', *others]
         self.strategy.drop_users(self.app, [REPLICA_ID])
-        self.assertEqual([('slave_ffffffff',)], [given for _, given in self.app.executed('DROP')])
+        dropped = [given for _, given in self.app.executed('DROP')]
+        self.assertEqual([('slave_ffffffffffff',)], dropped)
+
+    def test_account_statements_that_wait_for_a_lock(self):
+        """They must not be executed after the agent has given up."""
+        self.app.users = ['slave_ffffffffffff']
+        for verb, call in (
+            ('CREATE', lambda: self.strategy.get_replica_context(self.app, None, REPLICA_ID)),
+            ('DROP', lambda: self.strategy.drop_users(self.app, [])),
+        ):
+            self.app.errors = {verb: pymysql.OperationalError(ER.LOCK_WAIT_TIMEOUT, '')}
+            self.assertRaises(exceptions.NotQuiescedError, call)
+            (waited,) = self.app.executed('SET SESSION lock_wait_timeout')
+            self.assertEqual('SET SESSION lock_wait_timeout = 30', waited[0])
+            self.app.statements.clear()
 
     def test_promotion(self):
         self.replicate()
@@ -217,6 +246,21 @@ class SourceTest(ReplicationTestCase):
         self.assertEqual({}, self.overrides)
         self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
         self.assertEqual(1, len(self.app.executed('SET GLOBAL event_scheduler = ON')))
+
+    def test_promotion_that_is_repeated_after_an_error(self):
+        for failing in ('SET GLOBAL read_only', 'SET GLOBAL event_scheduler = ON'):
+            self.replicate()
+            self.app.events, self.app.channel = 'OFF', None
+            self.app.errors = {failing: pymysql.OperationalError(CR.CR_SERVER_LOST, '')}
+            self.assertRaises(
+                pymysql.OperationalError, self.strategy.enable_as_master, self.app, ''
+            )
+            self.assertTrue(read_only.is_configured_replica(self.app))
+            self.app.errors = {}
+            self.app.statements.clear()
+            self.strategy.enable_as_master(self.app, '')
+            self.assertEqual(1, len(self.app.executed('SET GLOBAL event_scheduler = ON')))
+            self.assertFalse(read_only.is_configured_replica(self.app))
 
     def test_events_that_are_configured_to_be_off_stay_off(self):
         configured = self.app.configuration_manager

@@ -185,6 +185,14 @@ class ServerTest(contract.ContractTestCase):
         self.assertTrue(hasattr(mysql_util.SqlClient, '__enter__'))
         self.assert_signatures((mysql_util.SqlClient.__init__, 'engine, use_flush=False'))
 
+    def test_flush_of_the_client_is_not_logged(self):
+        """Without LOCAL, the list of users would be a transaction of a replica's own."""
+        engine = mock.Mock()
+        with mysql_util.SqlClient(engine, use_flush=True):
+            pass
+        (sent,) = engine.connect.return_value.execute.call_args.args
+        self.assertEqual('FLUSH LOCAL PRIVILEGES', str(sent))
+
     def test_property_that_is_overridden(self):
         for kind in (mysql_service.MySqlApp, server.MySqlServer):
             self.assertIsInstance(kind.configuration_manager, property)

@@ -54,6 +54,7 @@ class Ejection:
         self._has_begun = is_resumed
         self._begun: set[str] | None = None
         self._is_fenced = False
+        self._is_stop_refused = False
 
     @property
     def members(self) -> list[Member]:
@@ -109,7 +110,12 @@ class Ejection:
                 LOG.warning('Replica %s: is left out of the ejection: %s', replica_id, error)
                 self._silent[replica_id] = str(error)
         if not found:
-            raise self._refused('none of its replicas answers; repeat the request when one does')
+            why = '; '.join(
+                f'replica {one}: {error}' for one, error in sorted(self._silent.items())
+            )
+            raise self._refused(
+                f'none of its replicas is available; repeat the request when one is: {why}'
+            )
         return dict(sorted(found.items()))
 
     def _check(self) -> None:
@@ -161,6 +167,7 @@ class Ejection:
         try:
             self._deps.stop_server(self._source.server_id)
         except exceptions.ServiceUnavailableError as error:
+            self._is_stop_refused = True
             LOG.warning(
                 'Instance %s: is ejected, but its server is not powered off; nothing may start it '
                 'again: %s',
@@ -267,10 +274,13 @@ class Ejection:
             )
         group.warn_of_one_copy(self._deps, self._chosen.member)
         missing = self._describe_missing()
+        power = 'powered off'
+        if self._is_stop_refused:
+            power = 'could not be powered off; nothing may start it again'
         self._fault(
             source_id,
             f'ejected: {new_id} is the source now; this server is cut off from its volume and '
-            f'powered off. Delete it when its data is not needed. {missing}',
+            f'{power}. Delete it when its data is not needed. {missing}',
         )
         self._fault(new_id, f'source since the ejection of {source_id}. {missing}')
         LOG.warning(

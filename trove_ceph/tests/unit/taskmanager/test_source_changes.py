@@ -289,9 +289,20 @@ class EjectionTest(base.BaseTestCase):
         for name in ('one', 'two'):
             self.world.servers[name].is_silent = True
         error = self.assertRaises(REFUSED, self.eject)
-        self.assertIn('none of its replicas answers', str(error))
+        self.assertIn('replica one: guest agent of instance one: no answer', str(error))
         self.assertFalse(self.world.servers[SOURCE].is_fenced)
         self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+
+    def test_all_replicas_are_being_re_provisioned(self):
+        self.kill_source()
+        self.world.other_tasks |= {'one': 'MIGRATING', 'two': 'MIGRATING'}
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('replica one: it has the task MIGRATING', str(error))
+
+    def test_nova_does_not_power_the_source_off(self):
+        self.world.down.add('nova')
+        self.eject()
+        self.assertIn('could not be powered off', self.world.faults[SOURCE][-1])
 
     def test_without_proof_nothing_changes(self):
         self.world.down.add('ceph')

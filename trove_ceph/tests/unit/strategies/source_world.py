@@ -87,7 +87,6 @@ class World:
         self.may_have_two_writers = False
         #: Long requests to agents that did not answer: a taskmanager waits for minutes.
         self.long_waits = []
-        self.users_dropped = []
         self.store = Store()
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None
@@ -309,7 +308,6 @@ class Agents:
 
     def drop_replication_users(self, name, keep_replica_ids):
         self._server_of_long(name)
-        self._world.users_dropped.append(name)
 
 
 class Rows:

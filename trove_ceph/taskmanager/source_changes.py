@@ -189,7 +189,7 @@ class SourceChanges:
                 self._check_not_writable(replica_id)
                 self._give_up(self._deps, source_id, replica_id)
                 return
-        with self._changing(source_id) as claim:
+        with self._changing(source_id, is_resumed) as claim:
             deps = self._guarded(claim)
             with _answers_needed(f'promotion of replica {replica_id}'):
                 # Read again, since another operation may have ended meanwhile.
@@ -260,12 +260,21 @@ class SourceChanges:
         return None if found is None else found.source_id
 
     @contextlib.contextmanager
-    def _changing(self, source_id: str) -> Iterator[claims.Claim]:
-        """Hold the claim of a source while the block changes its replicas."""
+    def _changing(self, source_id: str, is_resumed: bool = False) -> Iterator[claims.Claim]:
+        """Hold the claim of a source while the block changes its replicas.
+
+        :param is_resumed: an earlier worker may have passed the point of no return
+        """
+        is_held = False
         try:
             with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+                is_held = True
                 yield claim
-        except exceptions.SourceNotChangedError:
+        except exceptions.SourceNotChangedError as error:
+            if is_resumed and not is_held:
+                raise exceptions.OperationUnfinishedError(
+                    f'changing source {source_id}: goes on later: {error}'
+                ) from error
             # Also if another operation works on the source, which may end other tasks only.
             with _answers_needed(f'changing source {source_id}'):
                 group.end_tasks(self._deps, self._members(source_id))

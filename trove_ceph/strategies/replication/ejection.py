@@ -195,7 +195,8 @@ class Ejection:
             known = {one: server.gtid_known for one, server in found.items()}
             executed = {one: server.gtid_executed for one, server in found.items()}
             chosen = source_choice.choose(executed, known)
-        self._missing = self._known - found[chosen].gtid_executed
+            self._check_executed(chosen, found[chosen])
+        self._missing = (self._known | found[chosen].gtid_known) - found[chosen].gtid_executed
         self._surplus = {
             one: surplus
             for one, server in found.items()
@@ -207,6 +208,21 @@ class Ejection:
         self._new.failures |= self._silent
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
+
+    def _check_executed(self, chosen: str, server: ReplicationStatus) -> None:
+        """Check that a replica has executed all that it has received.
+
+        When it stops following, it forgets the rest, which may be the last copy.
+
+        :raises SourceNotChangedError: it still executes
+        """
+        waiting = server.gtid_known - server.gtid_executed
+        # A server that has failed to execute a transaction does not go on by itself.
+        if waiting and not server.sql_error:
+            raise self._refused(
+                f'replica {chosen} still executes {waiting.count} transactions that it has '
+                'received; repeat the request later'
+            )
 
     def _find_begun(self, found: Mapping[str, ReplicationStatus]) -> str | None:
         """Return the replica that was made the source before an interruption.

@@ -6,16 +6,17 @@ import itertools
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
-from trove_ceph.tests.unit.strategies.world import Strike
 
 
 def _kill_when(make_world, start, is_reached):
     """Return a world whose taskmanager died after the first request that reached a state."""
     for number in itertools.count():
-        world, strike = make_world(), Strike(number, after=True)
+        world, strike = make_world(), worlds.Strike(number, after=True)
         try:
             start(world.changes(strike)[0])
         except interruption.Kill:
@@ -50,6 +51,18 @@ class ResumedPromotionTest(base.BaseTestCase):
         self.assertEqual(['one'], world.writers())
         self.assertEqual({'PROMOTING'}, set(world.tasks.values()))
         world.down.clear()
+        world.recover()
+        world.check_source('one', [SOURCE, 'two'])
+
+    def test_another_operation_works_on_the_source(self):
+        world = self.kill_when(_has_new_writer)
+        world.store.forget_workers()
+        other = world.store.begin(Role.CHANGE_SOURCE, SOURCE, Claimant('other'))
+        changes, operations = world.changes(worker='next')
+        operations.recover(changes.resumptions, worlds.AtOnce())
+        self.assertEqual(Role.PROMOTE_REPLICA, world.store.find_role('one'))
+        self.assertEqual(['one'], world.writers())
+        world.store.drop(other)
         world.recover()
         world.check_source('one', [SOURCE, 'two'])
 

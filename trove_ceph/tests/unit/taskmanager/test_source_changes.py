@@ -262,6 +262,23 @@ class EjectionTest(base.BaseTestCase):
         self.assertIn('At least 9 transactions are missing', self.world.faults['one'][-1])
         self.assertIn(str(gtids(SOURCE, 12, 20)), self.world.faults['one'][-1])
 
+    def test_a_new_source_executes_what_it_has_received(self):
+        """When it stops following, it forgets what it has not executed."""
+        self.kill_source()
+        self.world.servers['two'].is_down = True
+        one = self.world.servers['one']
+        one.received |= gtids(SOURCE, 12, 14)
+        one.is_stuck = True
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('replica one still executes 3 transactions', str(error))
+        self.assertEqual([], self.world.writers())
+        one.is_stuck = False
+        self.world.live()
+        self.world.request('EJECTING')
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertEqual(['one'], self.world.writers())
+        self.assertLessEqual(gtids(SOURCE, 12, 14), one.executed)
+
     def test_a_replica_keeps_what_the_new_source_lacks(self):
         self.kill_source()
         self.world.servers['one'].executed |= gtids('a', 1, 5)

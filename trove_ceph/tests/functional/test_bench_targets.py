@@ -250,7 +250,10 @@ class ServerOnRbdTest(TargetsTestCase):
 
 @functools.cache
 def listening_server():
-    """Return address and port of a server for all tests; it ends with the workspace."""
+    """Return a server for all tests, and its port; it ends with the workspace.
+
+    The cache keeps it alive: the collection of a target that is lost removes its directory.
+    """
     directory = workspace_of_tests.shared() / 'listening'
     disk = directory / 'disk'
     disk.mkdir(parents=True)
@@ -259,14 +262,14 @@ def listening_server():
     source = {'rootfs': str(mysqld.rootfs())}
     spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}
     target = targets.create('t', {'server': spec}, targets.Settings(directory=directory))
-    return target.__enter__().address, port
+    return target.__enter__(), port
 
 
 class DsnTest(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
-        address, port = listening_server()
-        self.root = dataclasses.replace(address, database='mysql')
+        server, port = listening_server()
+        self.root = dataclasses.replace(server.address, database='mysql')
         self.dsn = f'mysql://tenant@127.0.0.1:{port}'
         run(self.root, "CREATE USER tenant IDENTIFIED BY 'right'")
         self.addCleanup(run, self.root, 'DROP USER tenant')

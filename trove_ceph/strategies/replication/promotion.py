@@ -18,7 +18,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
-from trove_ceph.strategies.replication import group, new_source
+from trove_ceph.strategies.replication import group, new_source, observation
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
@@ -130,6 +130,11 @@ class Promotion:
                 f'its source {self._source.instance_id} is itself a replica; promote that one first'
             )
         candidate, source = self._observe()
+        if lost := observation.lost_by_source(candidate, source):
+            raise self._refused(
+                f'its source has lost {lost.count} transactions that it has; detach it to keep '
+                'them, or re-provision it, which discards them'
+            )
         is_stopped = self._is_resumed and not candidate.is_replica
         if not candidate.follows(source) and not is_stopped:
             raise self._refused(

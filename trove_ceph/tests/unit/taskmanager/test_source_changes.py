@@ -74,6 +74,11 @@ class PromotionTest(base.BaseTestCase):
         self.world.servers['one'].executed |= gtids('one', 1)
         self.refuse('has 1 transactions that its source lacks')
 
+    def test_a_replica_with_transactions_that_its_source_has_lost(self):
+        """A fresh clone would discard the only copy."""
+        self.world.servers['one'].executed |= gtids(SOURCE, 50)
+        self.refuse('its source has lost 1 transactions that it has; detach it to keep them')
+
     def test_a_replica_of_a_replica(self):
         self.world.sources[SOURCE] = 'two'
         self.refuse('is itself a replica')

@@ -8,7 +8,6 @@ such as a backup in Swift or a volume on no tier.
 import contextlib
 import datetime
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 from oslo_log import log as logging
@@ -21,7 +20,6 @@ from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import claims, replicas, work_queue
 from trove_ceph.db import replacements as replacement_store
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
 from trove_ceph.db.roles import Role
 from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
@@ -36,31 +34,26 @@ from trove_ceph.strategies.backup import (
     volume_cleanup,
 )
 from trove_ceph.strategies.policies import scheduler
-from trove_ceph.strategies.restore import (
-    clone_volume,
-    cloned_volume,
-    flatten,
-    planning,
-    restore_types,
-)
+from trove_ceph.strategies.restore import cloned_volume, flatten
 from trove_ceph.taskmanager import (
     background,
     factory,
     failover,
     guest_factory,
+    ownership,
     replacement_factory,
+    replacement_requests,
     replication,
     replication_factory,
     replication_watch,
+    restored_volume,
     source_changes_factory,
     tier_settings,
     warm_guests,
-    warm_resize,
 )
 from trove_ceph.trove_adapter import (
     backup_api,
     instance_creation,
-    instance_flavor,
     service_context,
     trove_db,
 )
@@ -98,12 +91,13 @@ class Manager(manager.Manager):
         self._deps = functools.cache(
             functools.partial(factory.make_dependencies, CONF, self.admin_context)
         )
+        self._ownership = ownership.Ownership(self._deps)
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
         self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
         self._source_requests = source_changes_factory.make_source_requests(
-            CONF, self.admin_context, self._deps, self._operations, self._backs_up
+            CONF, self.admin_context, self._deps, self._operations, self._ownership.backs_up
         )
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
@@ -141,6 +135,9 @@ class Manager(manager.Manager):
                 CONF, self._replacement_deps(), self._deps()
             )
         )
+        self._replacement_requests = replacement_requests.ReplacementRequests(
+            CONF, self._replacement_deps, self._replacements, self._ownership.backs_up
+        )
         self._replacement_background = background.Background(
             _REPLACEMENTS_SPACING_SEC, (self._start_replacements,)
         )
@@ -175,14 +172,16 @@ class Manager(manager.Manager):
         # Trove creates several replicas with one call.
         ids = instance_id if isinstance(instance_id, list) else [instance_id]
         source_id = arguments['slave_of_id']
-        if source_id and self._backs_up(source_id):
+        if source_id and self._ownership.backs_up(source_id):
             self._replication.create(context, ids, arguments)
             return
         if source_id or len(ids) > 1:
             super().create_instance(context, instance_id, **arguments)
             return
         with notification.EndNotification(context, instance_id=instance_id):
-            is_ours = arguments['backup_id'] and self._restore(instance_id, arguments)
+            is_ours = arguments['backup_id'] and restored_volume.restore(
+                CONF, self._deps, instance_id, arguments
+            )
             instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
             if is_ours:
                 flatten.flatten_dependents(self._deps())
@@ -197,17 +196,11 @@ class Manager(manager.Manager):
             LOG.warning('Warm guests are not used: %s', error)
             return None
 
-    def _restore(self, instance_id: str, arguments: Mapping[str, Any]) -> bool:
-        try:
-            with tenant_errors.translated_errors(f'instance {instance_id}'):
-                return self._restore_volume(instance_id, arguments)
-        except Exception:
-            trove_db.TroveDatabase().fail_volume(instance_id)
-            raise
-
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
-        if backup_info.get('storage_driver') != 'cinder' or not self._backs_up(instance_id):
+        if backup_info.get('storage_driver') != 'cinder' or not self._ownership.backs_up(
+            instance_id
+        ):
             super().create_backup(context, backup_info, instance_id)
             return
         backup_id = backup_info['id']
@@ -248,7 +241,11 @@ class Manager(manager.Manager):
             ):
                 raise
         instance = trove_db.TroveDatabase().find_instance(instance_id)
-        if instance is None or instance.volume_id is None or not self._is_ours(instance_id):
+        if (
+            instance is None
+            or instance.volume_id is None
+            or not self._ownership.is_on_tier(instance_id)
+        ):
             if instance is not None and instance.volume_id is None:
                 self._clean_up_creation(instance)
             super().delete_instance(context, instance_id)
@@ -262,19 +259,8 @@ class Manager(manager.Manager):
 
     def resize_flavor(self, context, instance_id, old_flavor, new_flavor):
         """Change the flavor of an instance, on a warm guest if one fits."""
-        record = self._request_resize(instance_id, new_flavor['id'])
-        if record is None:
+        if not self._replacement_requests.resize(context, instance_id, old_flavor, new_flavor):
             super().resize_flavor(context, instance_id, old_flavor, new_flavor)
-            return
-        self._replacements().look_now()
-        timeout_sec = CONF.trove_ceph_replacement.resize_timeout_sec
-        with notification.EndNotification(context):
-            ended = self._replacements().wait(record.replacement_id, timeout_sec)
-            if ended.state is ReplacementState.FAILED:
-                # The record is written for tenants, who read this as the fault of the instance.
-                raise exceptions.TroveCephError(f'instance {instance_id}: {ended.error}')
-            if ended.state is ReplacementState.COMPLETED:
-                instance_flavor.notify_changed(context, instance_id, old_flavor, new_flavor)
 
     def promote_to_replica_source(self, context, instance_id):
         """Make a replica the source, and the source its replica; nothing restarts."""
@@ -290,17 +276,6 @@ class Manager(manager.Manager):
         """Make a replica an instance of its own."""
         if not self._source_requests.detach(context, instance_id):
             super().detach_replica(context, instance_id)
-
-    def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
-        if not guest_factory.pools(CONF) or not self._backs_up(instance_id):
-            return None
-        try:
-            deps = self._replacement_deps()
-        except Exception as error:
-            # Whatever it is, Trove can change the flavor without a warm guest.
-            LOG.warning('Warm guests are not used: %s', error)
-            return None
-        return warm_resize.request(deps, instance_id, flavor_id)
 
     def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
         self._source_requests.forget(instance.id)
@@ -442,24 +417,6 @@ class Manager(manager.Manager):
         for role, threads in self._queue_threads.items():
             queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
-    def _restore_volume(self, instance_id: str, arguments: Mapping[str, Any]) -> bool:
-        """Create a volume from a backup of ours, if Cinder cannot do so at Trove's request.
-
-        :returns: whether the backup is ours
-        """
-        backup_id = arguments['backup_id']
-        if self._deps().records.find(backup_id) is None:
-            return False
-        volume_type = arguments['volume_type'] or CONF.cinder_volume_type
-        request = restore_types.RestoreRequest(
-            instance_id, backup_id, volume_type, arguments['volume_size']
-        )
-        prefer_copy = CONF.trove_ceph_backup.restore_from == 'vault'
-        plan = planning.plan(self._deps(), request, prefer_copy)
-        if not plan.by_cinder:
-            clone_volume.clone_volume(self._deps(), request, plan)
-        return True
-
     def _clean_up_creation(self, instance: backup_types.Instance) -> None:
         try:
             cloned_volume.remove(self._deps(), instance.id, instance.id, instance.project_id)
@@ -469,25 +426,3 @@ class Manager(manager.Manager):
                 'trove-ceph-manage gc lists those that stay: %s',
                 *(instance.id, error),
             )
-
-    def _backs_up(self, instance_id: str) -> bool:
-        """Return whether backups of an instance are ours: by its guest agent, and by its volume."""
-        instance = trove_db.TroveDatabase().find_instance(instance_id)
-        has_our_agent = instance is None or instance.has_our_guest_agent
-        return has_our_agent and self._is_ours(instance_id)
-
-    def _is_ours(self, instance_id: str) -> bool:
-        """Return whether an instance's volume is on one of the tiers.
-
-        True also if that cannot be determined: the operation then fails with the reason, instead
-        of falling back to Trove's own.
-        """
-        instance = trove_db.TroveDatabase().find_instance(instance_id)
-        if instance is None or instance.volume_id is None:
-            return True
-        try:
-            volume = self._deps().cinder.find_volume(instance.volume_id)
-            return volume is None or self._deps().find_image(volume) is not None
-        except exceptions.TroveCephError as error:
-            LOG.warning('The tier of instance %s cannot be determined: %s', instance_id, error)
-            return True

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's requests that a replacement of the server carries out, if it can."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+from trove.common import notification
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
+from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
+from trove_ceph.taskmanager import guest_factory, replacements, warm_resize
+from trove_ceph.trove_adapter import instance_flavor
+
+LOG = logging.getLogger(__name__)
+
+
+class ReplacementRequests:
+    """The requests; each method returns False if it is Trove's own, and then has done nothing.
+
+    :param get_deps: returns the dependencies of replacements; called at each request, since the
+        services need not be up when the process starts
+    :param get_replacements: returns those on which this process works
+    :param is_ours: returns whether an instance has our guest agent, and its volume is on a tier
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        get_deps: Callable[[], ReplacementDependencies],
+        get_replacements: Callable[[], replacements.Replacements],
+        is_ours: Callable[[str], bool],
+    ):
+        self._conf = conf
+        self._get_deps = get_deps
+        self._get_replacements = get_replacements
+        self._is_ours = is_ours
+
+    def resize(
+        self,
+        context: Any,
+        instance_id: str,
+        old_flavor: Mapping[str, Any],
+        new_flavor: Mapping[str, Any],
+    ) -> bool:
+        """Change the flavor of an instance on a warm guest; wait for the end."""
+        record = self._request_resize(instance_id, new_flavor['id'])
+        if record is None:
+            return False
+        self._get_replacements().look_now()
+        timeout_sec = self._conf.trove_ceph_replacement.resize_timeout_sec
+        with notification.EndNotification(context):
+            ended = self._get_replacements().wait(record.replacement_id, timeout_sec)
+            if ended.state is ReplacementState.FAILED:
+                # The record is written for tenants, who read this as the fault of the instance.
+                raise exceptions.TroveCephError(f'instance {instance_id}: {ended.error}')
+            if ended.state is ReplacementState.COMPLETED:
+                instance_flavor.notify_changed(context, instance_id, old_flavor, new_flavor)
+        return True
+
+    def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
+        if not guest_factory.pools(self._conf) or not self._is_ours(instance_id):
+            return None
+        try:
+            deps = self._get_deps()
+        except Exception as error:
+            # Whatever it is, Trove can change the flavor without a warm guest.
+            LOG.warning('Warm guests are not used: %s', error)
+            return None
+        return warm_resize.request(deps, instance_id, flavor_id)

@@ -6,16 +6,19 @@ The rules are those of YAML 1.2, where ``on`` and ``1:4`` are strings.
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
 
 from trove_ceph import schema_problems
+from trove_ceph.exceptions import TroveCephError
 from trove_ceph.schema_problems import ValuePath, shortened
 
 _TEXT = 'tag:yaml.org,2002:str'
 _MERGE = 'tag:yaml.org,2002:merge'
+_Content = TypeVar('_Content')
 
 
 class Loader(yaml.SafeLoader):
@@ -57,6 +60,33 @@ class Problem(Exception):
     def __init__(self, path: ValuePath, what: str):
         super().__init__(what)
         self.path = path
+
+
+def load(
+    path: str, parse: Callable[[dict[str, Any]], _Content], error: type[TroveCephError], keys: str
+) -> _Content:
+    """Return what a file describes.
+
+    :param parse: makes it of the decoded content; raises :class:`Problem` for an invalid value
+    :param error: the error to raise if the file cannot be read or is invalid; its message names
+        the file and, for an invalid value, line and key
+    :param keys: the keys at the top of the file, for the message
+    """
+    try:
+        text = Path(path).read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError) as failure:
+        raise error(f'{path}: cannot be read: {failure}') from failure
+    try:
+        root = compose(text)
+        if root is None:
+            raise error(f'{path}: must have the keys {keys}')
+        try:
+            return parse(construct(root))
+        except Problem as problem:
+            raise error(f'{path}, {location_text(root, problem.path)}: {problem}') from problem
+    except yaml.YAMLError as failure:
+        reason = ' '.join(str(failure).split())
+        raise error(f'{path}: is not YAML: {reason}') from failure
 
 
 def compose(text: str) -> yaml.MappingNode | None:

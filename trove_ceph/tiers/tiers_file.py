@@ -2,10 +2,7 @@
 """Parsing of the tiers file: schema, defaults, and consistency between keys."""
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from trove_ceph import exceptions, schema_problems, yaml_file
 from trove_ceph.mysql import tuning
@@ -28,22 +25,7 @@ def load(path: str) -> tier_types.TiersFile:
 
     :raises InvalidTiersError: the file cannot be read or is invalid; the message names line and key
     """
-    try:
-        text = Path(path).read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError) as error:
-        raise exceptions.InvalidTiersError(f'{path}: cannot be read: {error}') from error
-    try:
-        root = yaml_file.compose(text)
-        if root is None:
-            raise exceptions.InvalidTiersError(f'{path}: must have the keys tiers and users')
-        try:
-            return parse(yaml_file.construct(root))
-        except Problem as problem:
-            where = yaml_file.location_text(root, problem.path)
-            raise exceptions.InvalidTiersError(f'{path}, {where}: {problem}') from problem
-    except yaml.YAMLError as error:
-        reason = ' '.join(str(error).split())
-        raise exceptions.InvalidTiersError(f'{path}: is not YAML: {reason}') from error
+    return yaml_file.load(path, parse, exceptions.InvalidTiersError, 'tiers and users')
 
 
 def suits(role: Role, purpose: Purpose) -> bool:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON schema of the tiers file."""
 
-
 from trove_ceph.schema_parts import NAME, YES_OR_NO, mapping, whole_number
 from trove_ceph.tiers import tier_types
 

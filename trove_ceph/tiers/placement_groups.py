@@ -3,9 +3,6 @@
 
 from trove_ceph.tiers import tier_types
 
-#: Placement groups on each OSD over all pools; 100 to 200 is the usual target.
-PER_OSD = 100
-
 
 def choose_pg_num(
     policy: tier_types.PlacementGroups, osds: int, size: int, present: int | None = None
@@ -21,7 +18,7 @@ def choose_pg_num(
     """
     if policy.share is None:
         return policy.count
-    target = power_of_two(osds * PER_OSD * policy.share / size)
+    target = power_of_two(osds * policy.per_osd * policy.share / size)
     if present and target / 2 <= present <= target * 2:
         return present
     return target

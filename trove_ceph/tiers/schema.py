@@ -20,12 +20,13 @@ _RATE = {
 _PG_NUM = whole_number(1, 65536, 'placement groups, a power of two')
 _PLACEMENT_GROUPS = {
     'anyOf': [
-        mapping({key: value}, [key], f'one of count, share, autoscale and keep ({key})')
-        for key, value in (
-            ('count', _PG_NUM),
-            ('share', _SHARE),
-            ('autoscale', _SHARE),
-            ('keep', {'const': True, 'description': 'true'}),
+        mapping({key: value} | optional, [key], f'one of count, share, autoscale and keep ({key})')
+        for key, value, optional in (
+            ('count', _PG_NUM, {}),
+            # Ceph refuses a pool that would put more than 250 on an OSD (mon_max_pg_per_osd).
+            ('share', _SHARE, {'per_osd': whole_number(30, 250, 'placement groups on each OSD')}),
+            ('autoscale', _SHARE, {}),
+            ('keep', {'const': True, 'description': 'true'}, {}),
         )
     ],
     'description': 'one of the keys count, share, autoscale and keep with its value',

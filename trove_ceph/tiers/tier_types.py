@@ -53,20 +53,26 @@ class Role(enum.StrEnum):
     STORAGE = 'storage'
 
 
+#: Placement groups on each OSD over all pools (QCT 2015, "Placement groups": "e.g., 100 per OSD").
+PGS_PER_OSD = 100
+
+
 @dataclasses.dataclass(frozen=True)
 class PlacementGroups:
-    """The policy for the number of placement groups; exactly one of the four is set.
+    """The policy for the number of placement groups; exactly one of the first four is set.
 
     :param count: this number, a power of two
     :param share: share of the data on the device class, 0 to 1; the number follows from the OSDs
     :param autoscale: the same share, given to Ceph's autoscaler, which chooses the number
     :param keep: keep the present number; Ceph's autoscaler chooses that of a new pool
+    :param per_osd: placement groups on each OSD over all pools, with ``share``
     """
 
     count: int | None = None
     share: float | None = None
     autoscale: float | None = None
     keep: bool = False
+    per_osd: float = PGS_PER_OSD
 
 
 @dataclasses.dataclass(frozen=True)

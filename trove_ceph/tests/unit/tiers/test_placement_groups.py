@@ -18,6 +18,12 @@ class PlacementGroupsTestCase(base.BaseTestCase):
         self.assertEqual(16, placement_groups.choose_pg_num(SHARE, 1, 3))
         self.assertEqual(1, placement_groups.choose_pg_num(SHARE, 0, 3))
 
+    def test_share_of_another_number_on_each_osd(self):
+        policy = tier_types.PlacementGroups(share=0.5, per_osd=200)
+        self.assertEqual(2048, placement_groups.choose_pg_num(policy, 60, 3))
+        self.assertEqual(2048, placement_groups.choose_pg_num(policy, 60, 3, present=2048))
+        self.assertEqual(2048, placement_groups.choose_pg_num(policy, 60, 3, present=512))
+
     def test_pool_keeps_its_number_within_a_factor_of_two(self):
         for present, expected in (
             (512, 512),

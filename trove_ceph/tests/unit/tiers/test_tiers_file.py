@@ -137,6 +137,18 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 '48 is not a power of two',
             ),
             (
+                'tiers/fast/placement_groups',
+                {'count': 64, 'per_osd': 200},
+                'tiers.fast.placement_groups.per_osd',
+                'not a key',
+            ),
+            (
+                'tiers/vault/placement_groups/per_osd',
+                251,
+                'tiers.vault.placement_groups.per_osd',
+                'the most is 250',
+            ),
+            (
                 'tiers/vault/placement_groups/share',
                 0,
                 'tiers.vault.placement_groups.share',

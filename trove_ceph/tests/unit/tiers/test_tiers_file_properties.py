@@ -49,6 +49,7 @@ def _full_content():
     content['tiers']['fast']['allow_single_copy'] = False
     content['tiers']['fast']['replicas_on'] = 'follower'
     content['tiers']['follower']['placement_groups'] = {'keep': True}
+    content['tiers']['vault']['placement_groups']['per_osd'] = 200
     content['users']['client.cinder'] |= {
         'tiers': ['fast', 'images'],
         'pools': ['vms'],

@@ -102,6 +102,10 @@ class GuestSilentError(GuestUnavailableError):
     """The guest agent of an instance did not answer in time; its server may be gone."""
 
 
+class OperatorNeededError(ServiceUnavailableError):
+    """An operation waits until an operator has repaired what its message names."""
+
+
 class InProgressError(TroveCephError):
     """What was requested is still in progress; look again in some seconds."""
 

@@ -57,6 +57,8 @@ _BY_STATE = {
     ReplicaState.EXCHANGING: 'its volume is being replaced by a fresh clone',
     ReplicaState.CATCHING_UP: 'MySQL starts on the fresh clone, and catches up with the source',
     ReplicaState.RETURNING: 'the fresh clone cannot be used, so that it returns to its old volume',
+    ReplicaState.BLOCKED: 'its volume cannot be exchanged until your operator has repaired it: see '
+    'error',
 }
 
 

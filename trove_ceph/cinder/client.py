@@ -136,6 +136,14 @@ class Cinder:
         with _translated(f'deleting attachment {attachment_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.attachments.delete(attachment_id)
 
+    def roll_back_detachment(self, volume_id: str) -> None:
+        """Set a volume from ``detaching`` to ``in-use``; do nothing in another status.
+
+        Nova begins a detachment by the status ``detaching``, and refuses another one meanwhile.
+        """
+        with _translated(f'rolling back the detachment of volume {volume_id}'):
+            self._client.volumes.roll_detaching(volume_id)
+
     def set_volume_status(self, volume_id: str, status: str) -> None:
         """Reset the status of a volume in Cinder's database."""
         with _translated(f'setting volume {volume_id} to {status}'):

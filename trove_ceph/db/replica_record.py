@@ -12,7 +12,7 @@ import enum
 class ReplicaState(enum.StrEnum):
     """The state of a replica.
 
-    Between REQUESTED and RETURNING it is being re-provisioned: it gets a fresh clone of its source.
+    Between REQUESTED and BLOCKED it is being re-provisioned: it gets a fresh clone of its source.
     The old volume is kept until the new one has caught up.
     """
 
@@ -26,11 +26,18 @@ class ReplicaState(enum.StrEnum):
     CATCHING_UP = 'catching_up'
     #: The old volume is attached again, since the new one cannot be used.
     RETURNING = 'returning'
+    #: Its server or its volumes need an operator; what can be repaired is tried again and again.
+    BLOCKED = 'blocked'
 
     @property
     def is_reprovisioning(self) -> bool:
         """Whether a taskmanager must continue the re-provisioning."""
         return self is not ReplicaState.FOLLOWING
+
+    @property
+    def needs_operator(self) -> bool:
+        """Whether its re-provisioning goes on when an operator has repaired something."""
+        return self is ReplicaState.BLOCKED
 
 
 class Requester(enum.StrEnum):

@@ -24,6 +24,7 @@ class Event(enum.StrEnum):
     FAIL = 'fail'
     GIVE_BACK = 'give_back'
     RETURNED = 'returned'
+    BLOCK = 'block'
     CANCEL = 'cancel'
     REMOVE = 'remove'
 
@@ -50,12 +51,18 @@ TRANSITIONS = (
     (State.CATCHING_UP, Event.GIVE_BACK, State.RETURNING),
     (State.RETURNING, Event.GIVE_BACK, State.RETURNING),
     (State.RETURNING, Event.RETURNED, State.FOLLOWING),
+    # The volumes cannot be exchanged, in either direction, until an operator has acted.
+    (State.EXCHANGING, Event.BLOCK, State.BLOCKED),
+    (State.RETURNING, Event.BLOCK, State.BLOCKED),
+    (State.BLOCKED, Event.EXCHANGE, State.EXCHANGING),
+    (State.BLOCKED, Event.GIVE_BACK, State.RETURNING),
     # The instance is being deleted.
     (State.REQUESTED, Event.CANCEL, ABSENT),
     (State.CLONING, Event.CANCEL, ABSENT),
     (State.EXCHANGING, Event.CANCEL, ABSENT),
     (State.CATCHING_UP, Event.CANCEL, ABSENT),
     (State.RETURNING, Event.CANCEL, ABSENT),
+    (State.BLOCKED, Event.CANCEL, ABSENT),
     # It was promoted, detached or deleted.
     (State.FOLLOWING, Event.REMOVE, ABSENT),
 )

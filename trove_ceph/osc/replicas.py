@@ -72,6 +72,7 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
       exchanging   its volume is replaced by the clone; the replica is out of service
       catching_up  MySQL starts on the clone, and catches up with the source
       returning    the clone cannot be used; the replica returns to its old volume
+      blocked      the volume cannot be exchanged until your operator has acted: see error
       unknown      the cloud does not watch it: see problem
 
     problem says why a replica does not replicate, and what to do. lag_sec and lag_transactions say

@@ -35,6 +35,21 @@ class ReplicaVolumes:
         volume = self._deps.cinder.find_volume(volume_id)
         return volume is not None and volume.status == 'in-use'
 
+    def roll_back_detachment(self, volume_id: str) -> None:
+        """Have a volume attached again whose detachment nothing continues; idempotent.
+
+        Do nothing unless Cinder shows it as being detached. A volume without any attachment becomes
+        available.
+        """
+        volume = self._deps.cinder.find_volume(volume_id)
+        if volume is None or volume.status != 'detaching':
+            return
+        if self._deps.cinder.find_attachments(volume_id):
+            self._deps.cinder.roll_back_detachment(volume_id)
+        else:
+            # Cinder has no attachment left that could be ended again.
+            self._deps.cinder.set_volume_status(volume_id, 'available')
+
     def can_be_read(self, volume_id: str) -> bool:
         """Return whether the pool of a volume answers, and has its image.
 

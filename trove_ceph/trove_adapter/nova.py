@@ -207,7 +207,8 @@ def facts(server: Any) -> ServerFacts:
     # The host is shown to administrators only.
     host = getattr(server, 'OS-EXT-SRV-ATTR:host', None)
     fault = getattr(server, 'fault', None) or {}
-    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''))
+    task = getattr(server, 'OS-EXT-STS:task_state', None) or ''
+    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''), task)
 
 
 @contextlib.contextmanager

@@ -24,9 +24,10 @@ exit status:
 """
 _EXAMPLES = """\
 examples:
-  List all replicas; those that do not replicate; all in JSON:
+  List all replicas; those that do not replicate; those that need an operator; all in JSON:
     trove-ceph-manage replicas list
     trove-ceph-manage replicas list --broken
+    trove-ceph-manage replicas list --blocked
     trove-ceph-manage replicas list -f json
 
   Show all that is known of one:
@@ -77,6 +78,7 @@ class List(_ReplicasCommand, base.Lister):
     table_columns = (
         *('instance_id', 'source_id', 'state', 'is_replicating', 'lag_sec', 'lag_transactions'),
         *('own_bytes', 'clone_depth', 'clone_age_sec', 'observed_age_sec', 'replication_error'),
+        'error',
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -95,6 +97,11 @@ class List(_ReplicasCommand, base.Lister):
             action='store_true',
             help='only those that do not replicate, and are not being re-provisioned',
         )
+        parser.add_argument(
+            '--blocked',
+            action='store_true',
+            help='only those whose volumes cannot be exchanged until you repair what error names',
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -106,9 +113,11 @@ class List(_ReplicasCommand, base.Lister):
                 is_reprovisioning=parsed_args.reprovisioning or None,
             )
             now = store.now()
-        return _names(), [
-            _values(one, now) for one in found if not parsed_args.broken or one.is_broken
-        ]
+        if parsed_args.broken:
+            found = [one for one in found if one.is_broken]
+        if parsed_args.blocked:
+            found = [one for one in found if one.state.needs_operator]
+        return _names(), [_values(one, now) for one in found]
 
 
 class Show(_ReplicasCommand, base.ShowOne):

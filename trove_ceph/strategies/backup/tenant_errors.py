@@ -19,6 +19,7 @@ SHOWN_UNCHANGED = (
     exceptions.GuestUnavailableError,
     exceptions.InvalidBackupError,
     exceptions.NotQuiescedError,
+    exceptions.OperatorNeededError,
     exceptions.ReplicasLeftError,
     exceptions.ReplicaRefusedError,
     exceptions.SourceNotChangedError,

@@ -77,6 +77,7 @@ class ServerFacts:
 
     :param status: such as ACTIVE or ERROR
     :param fault: why it is in ERROR
+    :param task: what Nova is doing with it, such as powering-off; empty: nothing
     """
 
     server_id: str
@@ -84,6 +85,7 @@ class ServerFacts:
     status: str
     host: str | None = None
     fault: str = ''
+    task: str = ''
 
 
 class GuestServers(Protocol):

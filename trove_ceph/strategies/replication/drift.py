@@ -143,7 +143,10 @@ def choose(
     """
     busy = {one.source_id for one in records if one.state.is_reprovisioning}
     used = sum(
-        one.state.is_reprovisioning and one.requested_by is Requester.POLICY for one in records
+        one.state.is_reprovisioning
+        and not one.state.needs_operator
+        and one.requested_by is Requester.POLICY
+        for one in records
     )
     chosen = []
     for one in sorted(candidates, key=_urgency):

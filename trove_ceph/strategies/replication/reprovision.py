@@ -8,6 +8,8 @@ The old volume is kept until the new one has all that the source had executed be
 Until then each state has a way back: before the exchange the clone is removed, and from the
 exchange on the old volume is attached again. Nothing is given back to an old volume whose pool does
 not answer; the new volume is then tried again until it follows, or the instance is deleted.
+An exchange that cannot end, as on a server that is paused, blocks after a limit in either
+direction: an operator is told what to repair, and it is tried again until then.
 
 A volume is deleted by one record, which the periodic task reads whenever the pool answers. The
 record of the old volume is the point of no return: from then on the re-provisioning can only be
@@ -18,7 +20,8 @@ of the record, and by what Nova and Cinder show, since a worker can die between 
 worker that was suspended sends no request and writes nothing once its claim is lost.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 from oslo_log import log as logging
 
@@ -41,6 +44,8 @@ _CLONING = (ReplicaState.CLONING,)
 _EXCHANGING = (ReplicaState.EXCHANGING,)
 _CATCHING_UP = (ReplicaState.CATCHING_UP,)
 _RETURNING = (ReplicaState.RETURNING,)
+_BLOCKED = (ReplicaState.BLOCKED,)
+_TOO_LATE = 'the volumes could not be exchanged in time'
 
 
 class Reprovisioning:
@@ -84,6 +89,7 @@ class Reprovisioning:
             self._step('showing the new volume', _EXCHANGING, self._show),
             self._step('catching up with the source', _CATCHING_UP, self._catch_up),
             self._step('giving up the old volume', _CATCHING_UP, self._complete),
+            self._step('waiting for an operator', _BLOCKED, self._unblock),
             self._step('attaching the old volume again', _RETURNING, self._put_back),
             self._step('starting MySQL on the old volume', _RETURNING, self._restart),
         ]
@@ -130,8 +136,11 @@ class Reprovisioning:
             return
         if record.state in _UNCHANGED:
             self._fail(text)
-        elif record.state not in _RETURNING:
-            self._give_back(text)
+        elif record.state in _RETURNING:
+            self._block(text)
+        elif record.state not in _BLOCKED and not self._give_back(text):
+            if record.state in _EXCHANGING:
+                self._block(text)
 
     # Before the exchange.
 
@@ -142,7 +151,13 @@ class Reprovisioning:
         reason = rules.why_not(replica, source, record.source_id)
         if reason is not None:
             raise exceptions.ReprovisioningRefusedError(reason)
-        server_id = self._attempt.find_server().server_id
+        server = self._attempt.find_server()
+        server_id = server.server_id
+        if server.status in rules.REPAIRS and server.status != rules.FAILED:
+            raise exceptions.ReprovisioningRefusedError(
+                f'instance {record.instance_id}: its server {server_id} is {server.status}; '
+                f'{rules.REPAIRS[server.status]}'
+            )
         if others := set(deps.servers.find_volumes(server_id)) - {replica.volume_id}:
             # The guest could not tell its data volume from them.
             raise exceptions.ReprovisioningRefusedError(
@@ -193,14 +208,14 @@ class Reprovisioning:
         if self._attempt.record.state is ReplicaState.CLONING:
             self._attempt.advance(Event.EXCHANGE, exchange_began_at=now)
         record = self._attempt.record
-        assert record.exchange_began_at is not None
         reason = self._why_no_source()
-        if reason is None and now - record.exchange_began_at > rules.EXCHANGE_TIMEOUT:
-            reason = 'the volumes could not be exchanged in time'
+        if reason is None and self._is_too_late():
+            reason = _TOO_LATE
         if reason is not None and self._give_back(reason):
             return
         assert record.volume_id is not None and record.new_volume_id is not None
-        self._exchange.run(record.volume_id, record.new_volume_id)
+        with self._limited():
+            self._exchange.run(record.volume_id, record.new_volume_id)
         # A server that was switched off has started MySQL on the clone, as what the source is.
         self._exchange.release()
 
@@ -282,7 +297,8 @@ class Reprovisioning:
     def _put_back(self) -> None:
         record = self._attempt.record
         assert record.volume_id is not None and record.new_volume_id is not None
-        self._exchange.run(record.new_volume_id, record.volume_id)
+        with self._limited():
+            self._exchange.run(record.new_volume_id, record.volume_id)
         self._attempt.deps.instances.set_volume(record.instance_id, record.volume_id)
 
     def _restart(self) -> None:
@@ -296,6 +312,55 @@ class Reprovisioning:
         assert record.new_volume_id is not None
         deps.volumes.discard(record.new_volume_id, record)
         self._attempt.finish_return()
+
+    # An exchange that does not end.
+
+    def _is_too_late(self) -> bool:
+        began_at = self._attempt.record.exchange_began_at
+        assert began_at is not None
+        return self._attempt.deps.store.now() - began_at > rules.EXCHANGE_TIMEOUT
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Return to the old volume, or else block, if an exchange waits for longer than it may."""
+        try:
+            yield
+        except exceptions.InProgressError as error:
+            is_exchanging = self._attempt.record.state in _EXCHANGING
+            if self._is_too_late() and not (is_exchanging and self._give_back(_TOO_LATE)):
+                self._block(str(error))
+            raise
+
+    def _block(self, reason: str) -> None:
+        """Show operators and the tenant why the volumes cannot be exchanged."""
+        record, deps = self._attempt.record, self._attempt.deps
+        LOG.error('%s: needs an operator: %s', record, reason)
+        deps.instances.report_failed(record.instance_id, reason)
+        self._attempt.advance(Event.BLOCK, error=reason)
+
+    def _unblock(self) -> None:
+        """Attach the old volume if it can be read, and otherwise the new one.
+
+        :raises OperatorNeededError: it is not repaired yet
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        old_id, new_id = record.volume_id, record.new_volume_id
+        assert old_id is not None and new_id is not None
+        is_readable = deps.volumes.can_be_read(old_id)
+        try:
+            self._exchange.run(*((new_id, old_id) if is_readable else (old_id, new_id)))
+        except exceptions.InProgressError as error:
+            # It is counted, so that a replica that waits for long is not tried all the time.
+            raise exceptions.OperatorNeededError(str(error)) from error
+        LOG.info('%s: is not blocked any more', record)
+        now = deps.store.now()
+        self._attempt.advance(
+            Event.GIVE_BACK if is_readable else Event.EXCHANGE,
+            error=f'waited for an operator: {record.error}',
+            exchange_began_at=now,
+            answered_at=now,
+            failed_starts=0,
+        )
 
     # The deletion of the instance.
 

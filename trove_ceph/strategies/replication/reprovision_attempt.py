@@ -92,12 +92,12 @@ class Attempt:
     def find_server(self) -> ServerFacts:
         """Return the server of the replica.
 
-        :raises ServiceUnavailableError: it has none
+        :raises OperatorNeededError: it has none
         """
         server_id = self.find_instance().server_id
         server = None if server_id is None else self.deps.servers.find(server_id)
         if server is None:
-            raise exceptions.ServiceUnavailableError(
+            raise exceptions.OperatorNeededError(
                 f'{self.record}: Nova has no server {server_id}; delete the replica and create '
                 'another one'
             )

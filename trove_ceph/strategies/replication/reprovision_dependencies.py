@@ -96,6 +96,9 @@ class Volumes(Protocol):
         :raises InProgressError: the volume is not detached yet, or another server has it
         """
 
+    def roll_back_detachment(self, volume_id: str) -> None:
+        """Have a volume attached again whose detachment nothing continues; idempotent."""
+
     def can_be_read(self, volume_id: str) -> bool:
         """Return whether the pool of a volume answers, and has its image."""
 

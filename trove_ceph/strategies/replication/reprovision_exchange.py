@@ -13,7 +13,10 @@ repair.
 A guest releases its volume before Nova detaches it. A guest that cannot do that hangs in I/O on a
 pool that is lost, or its agent does not answer; a detachment that Nova has accepted then never
 ends. Once this has taken too long, Nova switches the server off. Nova detaches a volume from a
-server that is switched off without its guest and without its pool.
+server that is switched off without its guest and without its pool. A detachment that a Nova which
+was restarted does not continue is rolled back in Cinder, and requested again.
+
+A server that is paused, for example, can neither get nor lose a volume: an operator has to act.
 """
 
 import datetime
@@ -22,11 +25,14 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.strategies.replication.reprovision_attempt import Attempt
 
 LOG = logging.getLogger(__name__)
 
 _RUNNING, _SWITCHED_OFF = 'ACTIVE', 'SHUTOFF'
+#: What an operator does about a request that Nova has accepted, and does not carry out.
+_LOOK = 'see whether nova-compute of its host is up, and its log'
 
 
 class Exchange:
@@ -39,8 +45,10 @@ class Exchange:
         """Return when the server runs, and has the new volume instead of the old one.
 
         :raises InProgressError: the guest, Nova or Cinder have not done their part yet
+        :raises OperatorNeededError: the server has a status that Nova does not leave by itself
         :raises ServiceUnavailableError: Nova or Cinder refuses
         """
+        self._settle()
         self._take_off(old_id)
         self._put_on(new_id)
         self._start()
@@ -58,32 +66,65 @@ class Exchange:
                 f'{record}: its guest has not released its volume: {error}'
             ) from error
 
+    def _settle(self) -> None:
+        """Return when the server runs or is switched off, and Nova does nothing with it."""
+        server_id = self._attempt.find_server().server_id
+        self._attempt.wait(
+            self._is_settled, f'Nova still changes the state of server {server_id}; {_LOOK}'
+        )
+        if self._attempt.find_server().status == rules.FAILED:
+            self._switch_off()
+
+    def _is_settled(self) -> bool:
+        server = self._attempt.find_server()
+        # A request to switch it off, which Nova has accepted, may be under way.
+        if server.task:
+            return False
+        # Nova switches a server off that has failed, and starts it again.
+        is_final = server.status in rules.REPAIRS
+        if is_final and not (server.status == rules.FAILED and self._is_overdue()):
+            fault = f': {server.fault}' if server.fault else ''
+            raise exceptions.OperatorNeededError(
+                f'{self._attempt.record}: server {server.server_id} is {server.status}, expected '
+                f'{_RUNNING} or {_SWITCHED_OFF}; {rules.REPAIRS[server.status]}{fault}'
+            )
+        return is_final or server.status in (_RUNNING, _SWITCHED_OFF)
+
     def _take_off(self, volume_id: str) -> None:
         deps, server = self._attempt.deps, self._attempt.find_server()
-        if volume_id in deps.servers.find_volumes(server.server_id):
+        server_id = server.server_id
+        has_volume = volume_id in deps.servers.find_volumes(server_id)
+        if has_volume:
             self._free(server)
-            # Nova refuses a second request while the first one is under way.
-            if deps.volumes.is_attached(volume_id):
-                deps.servers.detach_volume(server.server_id, volume_id)
+        # Nova refuses a second request while the first one is under way.
+        is_requested = not (has_volume and deps.volumes.is_attached(volume_id))
+        if not is_requested:
+            deps.servers.detach_volume(server_id, volume_id)
+        try:
             self._attempt.wait(
-                lambda: volume_id not in deps.servers.find_volumes(server.server_id),
-                f'Nova still detaches volume {volume_id} from server {server.server_id}',
+                lambda: volume_id not in deps.servers.find_volumes(server_id),
+                f'Nova still detaches volume {volume_id} from server {server_id}; {_LOOK}',
             )
-        deps.volumes.detach(volume_id, server.server_id)
+            deps.volumes.detach(volume_id, server_id)
+        except exceptions.InProgressError:
+            if is_requested:
+                self._roll_back(volume_id)
+            raise
+
+    def _roll_back(self, volume_id: str) -> None:
+        """Roll back a detachment that another attempt has requested, if it takes too long."""
+        if self._is_overdue():
+            LOG.warning('%s: rolls back a detachment of %s', self._attempt.record, volume_id)
+            self._attempt.deps.volumes.roll_back_detachment(volume_id)
 
     def _free(self, server: ServerFacts) -> None:
         """Return when the guest does not use its volume any more, or is switched off."""
         if server.status == _SWITCHED_OFF:
             return
         if self._is_overdue():
-            self._switch_off(server)
-        elif server.status == _RUNNING:
-            self.release()
+            self._switch_off()
         else:
-            raise exceptions.InProgressError(
-                f'{self._attempt.record}: server {server.server_id} is {server.status}, expected '
-                f'{_RUNNING}'
-            )
+            self.release()
 
     def _is_overdue(self) -> bool:
         began_at = self._attempt.record.exchange_began_at
@@ -91,31 +132,39 @@ class Exchange:
         limit = datetime.timedelta(seconds=self._attempt.deps.exchange_timeout_sec)
         return self._attempt.deps.store.now() - began_at > limit
 
-    def _switch_off(self, server: ServerFacts) -> None:
+    def _switch_off(self) -> None:
+        server = self._attempt.find_server()
         LOG.warning(
-            '%s: server %s is switched off, because its guest has not released its volume within '
-            '%.0f s',
-            *(self._attempt.record, server.server_id, self._attempt.deps.exchange_timeout_sec),
+            '%s: server %s in %s is switched off, because its guest has not released its volume '
+            'within %.0f s',
+            *(self._attempt.record, server.server_id, server.status),
+            self._attempt.deps.exchange_timeout_sec,
         )
         self._attempt.deps.servers.stop(server.server_id)
         self._attempt.wait(
             lambda: self._attempt.find_server().status == _SWITCHED_OFF,
-            f'Nova still switches server {server.server_id} off',
+            f'Nova still switches server {server.server_id} off; {_LOOK}',
         )
 
     def _put_on(self, volume_id: str) -> None:
         deps, server_id = self._attempt.deps, self._attempt.find_server().server_id
         if others := set(deps.volumes.find_servers(volume_id)) - {server_id}:
-            raise exceptions.ServiceUnavailableError(
+            raise exceptions.OperatorNeededError(
                 f'{self._attempt.record}: volume {volume_id} is attached to server '
                 f'{", ".join(sorted(others))}, expected to none but {server_id}; detach it there'
             )
-        if volume_id not in deps.servers.find_volumes(server_id):
+        had_volume = volume_id in deps.servers.find_volumes(server_id)
+        if not had_volume:
             deps.servers.attach_volume(server_id, volume_id)
-        self._attempt.wait(
-            lambda: self._is_attached(server_id, volume_id),
-            f'Nova still attaches volume {volume_id} to server {server_id}',
-        )
+        try:
+            self._attempt.wait(
+                lambda: self._is_attached(server_id, volume_id),
+                f'Nova still attaches volume {volume_id} to server {server_id}; {_LOOK}',
+            )
+        except exceptions.InProgressError:
+            if had_volume:
+                self._roll_back(volume_id)
+            raise
 
     def _is_attached(self, server_id: str, volume_id: str) -> bool:
         deps = self._attempt.deps
@@ -134,6 +183,6 @@ class Exchange:
         if server.status == _SWITCHED_OFF:
             self._attempt.deps.servers.start(server.server_id)
         self._attempt.wait(
-            lambda: self._attempt.find_server().status == _RUNNING,
+            lambda: self._is_settled() and self._attempt.find_server().status == _RUNNING,
             f'server {server.server_id} starts',
         )

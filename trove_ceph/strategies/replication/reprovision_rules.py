@@ -18,6 +18,20 @@ ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 SOURCE_TIMEOUT = datetime.timedelta(minutes=2)
 #: The volumes may be under way between the server and Cinder for so long.
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)
+#: The status of a server that has failed. Nova can switch it off, and start it again.
+FAILED = 'ERROR'
+#: What an operator does about a server that stays in a status in which the volumes of its guest
+#: cannot be exchanged.
+REPAIRS = {
+    FAILED: 'see its fault, and set its state to active',
+    'PAUSED': 'unpause it',
+    'RESCUE': 'unrescue it',
+    'SHELVED': 'unshelve it',
+    'SHELVED_OFFLOADED': 'unshelve it',
+    'SOFT_DELETED': 'restore it',
+    'SUSPENDED': 'resume it',
+    'VERIFY_RESIZE': 'confirm or revert its resize',
+}
 _BUILDING = ('NEW', 'BUILDING', 'BUILD', 'INSTANCE_READY')
 
 

@@ -80,6 +80,10 @@ class DescribeTest(base.BaseTestCase):
             found = record(is_replicating=None, replication_error=error)
             self.assertEqual(error, replica_problems.describe(found))
 
+    def test_says_that_the_operator_has_to_repair_something(self):
+        found = record(ReplicaState.BLOCKED, is_replicating=False)
+        self.assertIn('operator has repaired', replica_problems.describe(found))
+
     def test_says_that_it_is_out_of_service_meanwhile(self):
         for state in (ReplicaState.EXCHANGING, ReplicaState.CATCHING_UP, ReplicaState.RETURNING):
             for is_replicating in (False, True):

@@ -17,16 +17,20 @@ class AttachmentsTest(base.BaseTestCase):
         super().setUp()
         self.attachments = {'attachment': 'server'}
         self.refusal = None
+        self.actions = []
         http = requests.Session()
         http.mount('http://', cinder_http.Adapter(self))
         self.cinder = client.Cinder.of_session(
             session.Session(cinder_http.Token('service', 'admin'), session=http)
         )
 
-    def answer(self, method, url, _body, _token, version):
+    def answer(self, method, url, body, _token, version):
         resource_id = url.rpartition('/')[2]
         if self.refusal is not None:
             raise cinder_http.Refused(self.refusal, 'refused')
+        if method == 'POST':
+            self.actions.append((url.partition('/volumes/')[2], body))
+            return None
         if method == 'GET':
             self.assertEqual('attachments', resource_id.partition('?')[0])
             self.assertEqual('all_tenants=1&volume_id=volume', url.partition('?')[2])
@@ -54,10 +58,15 @@ class AttachmentsTest(base.BaseTestCase):
             self.cinder.delete_attachment('attachment')
             self.assertEqual({}, self.attachments)
 
+    def test_rolls_back_a_detachment(self):
+        self.cinder.roll_back_detachment('volume')
+        self.assertEqual([('volume/action', {'os-roll_detaching': None})], self.actions)
+
     def test_cinder_that_refuses(self):
         self.refusal = 409
         for verb, argument in (
             (self.cinder.delete_attachment, 'attachment'),
+            (self.cinder.roll_back_detachment, 'volume'),
             (self.cinder.find_attachments, 'volume'),
         ):
             self.assertRaises(exceptions.ServiceUnavailableError, verb, argument)

@@ -17,6 +17,7 @@ _WAY = (
     (Event.EXCHANGE, ReplicaState.EXCHANGING),
     (Event.EXCHANGED, ReplicaState.CATCHING_UP),
     (Event.GIVE_BACK, ReplicaState.RETURNING),
+    (Event.BLOCK, ReplicaState.BLOCKED),
 )
 
 

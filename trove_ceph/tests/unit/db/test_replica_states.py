@@ -51,6 +51,9 @@ class ReplicaStatesTest(base.BaseTestCase):
         self.assertEqual({tuple(map(str, one)) for one in TRANSITIONS}, drawn)
 
 
+_STEPS = (Event.CLONE, Event.EXCHANGE, Event.EXCHANGED, Event.GIVE_BACK, Event.BLOCK)
+
+
 class StateWritesTest(replica_helpers.ReplicaStoreTestCase):
     """Each verb in each state makes the transition of the machine, or changes nothing."""
 
@@ -63,7 +66,7 @@ class StateWritesTest(replica_helpers.ReplicaStoreTestCase):
             Event.RETURNED: store.finish_return,
             Event.CANCEL: store.cancel,
         }
-        for event in (Event.CLONE, Event.EXCHANGE, Event.EXCHANGED, Event.GIVE_BACK):
+        for event in _STEPS:
             verbs[event] = lambda claim, event=event: store.advance(claim, event)
         return verbs
 

@@ -9,6 +9,7 @@ the identity that the data has. An agent whose pool is lost does not answer.
 import dataclasses
 
 from trove_ceph import exceptions
+from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import (
@@ -32,6 +33,7 @@ class Volume:
     :ivar password: with which the data follow the source; None: they follow none
     :ivar servers: that have the volume
     :ivar is_lost: the pool does not answer
+    :ivar is_forgotten: nothing continues its detachment, as after a restart of nova-compute
     """
 
     executed: int
@@ -40,6 +42,7 @@ class Volume:
     servers: set[str] = dataclasses.field(default_factory=set)
     status: str = 'available'
     is_lost: bool = False
+    is_forgotten: bool = False
 
 
 class Servers:
@@ -50,8 +53,12 @@ class Servers:
 
     def find(self, server_id):
         world = self._world
+        if world.becomes and world.record().state is ReplicaState.EXCHANGING:
+            world.server_status, world.becomes = world.becomes, None
+        if world.is_blocked() and world.passes('repair_looks'):
+            world.server_status = {'PAUSED': 'ACTIVE'}.get(world.server_status, world.server_status)
         if world.has_server:
-            return ServerFacts(server_id, server_id, world.server_status)
+            return ServerFacts(server_id, server_id, world.server_status, task=world.server_task)
         return None
 
     def find_volumes(self, server_id):
@@ -60,6 +67,7 @@ class Servers:
             if server_id not in volume.servers:
                 continue
             is_free = world.server_status == 'SHUTOFF' or world.mounted != volume_id
+            is_free = is_free and not volume.is_forgotten
             if volume.status == 'detaching' and is_free and world.passes('detach_looks'):
                 volume.servers.discard(server_id)
                 volume.status = 'available'
@@ -88,7 +96,9 @@ class Servers:
 
     def stop(self, server_id):
         world = self._world
-        if world.server_status == 'ACTIVE':
+        if world.is_host_down:
+            world.server_task = 'powering-off'
+        elif world.server_status in ('ACTIVE', 'ERROR'):
             world.server_status = 'SHUTOFF'
             world.running = world.mounted = world.started = None
 
@@ -118,6 +128,11 @@ class Volumes:
         volume = self._world.volumes.get(volume_id)
         if volume is not None and volume.servers:
             raise exceptions.InProgressError(f'volume {volume_id}: is attached')
+
+    def roll_back_detachment(self, volume_id):
+        volume = self._world.volumes[volume_id]
+        if volume.status == 'detaching':
+            volume.status, volume.is_forgotten = 'in-use', False
 
     def can_be_read(self, volume_id):
         volume = self._world.volumes.get(volume_id)

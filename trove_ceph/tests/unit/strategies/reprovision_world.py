@@ -45,7 +45,11 @@ class World:
         old = cloud.Volume(50, cloud.REPLICA_UUID, 1, {SERVER}, 'in-use', is_lost)
         self.volumes = {'volume-source': cloud.Volume(100), OLD: old}
         self.discarded = set()
-        self.has_server, self.server_status = True, 'ACTIVE'
+        self.has_server, self.server_status, self.server_task = True, 'ACTIVE', ''
+        # What the status becomes when the exchange begins.
+        self.becomes = None
+        # Whether nova-compute does not stop the server, and when an operator repairs a blocked one.
+        self.is_host_down, self.repair_looks = False, 10**9
         # The volume that the guest uses, that on which MySQL runs, and the request to start it.
         self.mounted, self.running, self.started = OLD, OLD, None
         # Trove's tables.
@@ -97,6 +101,10 @@ class World:
 
     def record(self):
         return self.store.find(REPLICA)
+
+    def is_blocked(self):
+        record = self.record()
+        return record is not None and record.state is ReplicaState.BLOCKED
 
     def is_open(self):
         record = self.record()

@@ -264,6 +264,13 @@ class ChooseTest(base.BaseTestCase):
             ]
             self.assertEqual(expected, self.choose(candidates, others))
 
+    def test_those_that_wait_for_an_operator_do_not_count_towards_it_either(self):
+        others = [
+            record(name, name, state=ReplicaState.BLOCKED, requested_by=Requester.POLICY)
+            for name in ('x', 'y')
+        ]
+        self.assertEqual(['a'], self.choose([(record('a'), Cause.AGE)], others))
+
     def test_a_pause_follows_each_reprovisioning_and_doubles_with_each_failure(self):
         settings = WatchSettings(pause=HOUR)
         for failures, ended, expected in (

@@ -163,6 +163,13 @@ class ReprovisionTest(base.BaseTestCase):
         self.world.attempt().run()
         self.assertIn('has the task NONE', self.world.record().error)
 
+    def test_refused_with_a_server_that_an_operator_has_to_repair(self):
+        self.world.server_status = 'PAUSED'
+        self.world.attempt().run()
+        self.assertIn('is PAUSED; unpause it', self.world.record().error)
+        self.assertIs(ReplicaState.FOLLOWING, self.world.record().state)
+        self.assertEqual(OLD, self.world.running)
+
     # Failures before the exchange.
 
     def test_gives_up_before_the_exchange(self):
@@ -277,6 +284,124 @@ class ReprovisionTest(base.BaseTestCase):
         world.is_source_deleted = True
         world.finish()
         world.check_completed()
+
+    # An exchange that does not end.
+
+    def reach_blocked(self):
+        """Make attempts until an operator is needed; return what the operator reads."""
+        for _ in range(200):
+            if self.world.is_blocked():
+                return self.world.record().error
+            self.assertRaises(exceptions.TroveCephError, self.world.attempt().run)
+            self.world.pass_time(5)
+            self.world.check_always()
+        self.fail(f'not blocked: {self.world.record()}')
+
+    def test_server_that_an_operator_has_to_repair(self):
+        for status, repair in (
+            ('PAUSED', 'unpause it'),
+            ('RESCUE', 'unrescue it'),
+            ('SHELVED', 'unshelve it'),
+            ('SHELVED_OFFLOADED', 'unshelve it'),
+            ('SOFT_DELETED', 'restore it'),
+            ('SUSPENDED', 'resume it'),
+            ('VERIFY_RESIZE', 'confirm or revert'),
+        ):
+            self.world = reprovision_world.World()
+            self.world.becomes = status
+            error = self.reach_blocked()
+            self.assertIn(f'server server is {status}, expected ACTIVE or SHUTOFF', error)
+            self.assertIn(repair, error)
+            self.assertEqual(('FAILED', error), (self.world.service_status, self.world.fault))
+            self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
+            self.world.server_status = 'ACTIVE'
+            self.assert_ends('waited for an operator')
+            self.assertEqual('HEALTHY', self.world.service_status)
+            self.world.check_as_before()
+
+    def test_server_that_is_paused_while_it_returns(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.server_status, self.world.is_source_deleted = 'PAUSED', True
+        self.assertIn('unpause it', self.reach_blocked())
+        self.world.server_status, self.world.is_source_deleted = 'ACTIVE', False
+        self.world.finish()
+        self.world.check_as_before()
+
+    def test_server_that_is_paused_and_no_way_back(self):
+        self.world = reprovision_world.World(is_lost=True)
+        self.world.becomes = 'PAUSED'
+        self.assertIn('unpause it', self.reach_blocked())
+        self.world.server_status = 'ACTIVE'
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_server_that_failed_is_switched_off_and_started(self):
+        self.world.becomes = 'ERROR'
+        error = self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
+        self.assertIn('see its fault', str(error))
+        self.assertIn('see its fault', self.world.record().error)
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_server_that_never_stops_keeps_its_volume(self):
+        self.world.hangs = self.world.is_host_down = True
+        self.reach_hanging()
+        self.world.pass_time(reprovision_world.TIMEOUT_SEC)
+        error = self.reach_blocked()
+        self.assertIn('nova-compute', error)
+        # The guest may still write to it.
+        self.assertEqual('in-use', self.world.volumes[OLD].status)
+        self.world.is_host_down, self.world.server_task, self.world.hangs = False, '', False
+        self.world.finish()
+        self.world.check_as_before()
+
+    def test_volume_is_kept_while_a_stop_is_under_way(self):
+        for step in self.world.attempt().steps()[:3]:
+            step.do()
+        self.world.server_task = 'powering-off'
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.assertEqual('in-use', self.world.volumes[OLD].status)
+        self.world.server_task = ''
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_detachment_that_nova_does_not_continue(self):
+        for state in (ReplicaState.REQUESTED, ReplicaState.CATCHING_UP):
+            self.world = reprovision_world.World()
+            self.reach(state)
+            volume = self.world.volumes[self.world.shown]
+            volume.status, volume.is_forgotten = 'detaching', True
+            if state is ReplicaState.CATCHING_UP:
+                self.world.start_answers = [FAILED] * rules.MOST_STARTS
+                self.world.finish()
+                self.world.check_as_before()
+            else:
+                self.world.finish()
+                self.world.check_completed()
+
+    def test_detachment_that_is_not_continued_when_the_old_volume_is_kept(self):
+        volume = self.world.volumes[OLD]
+        for step in self.world.attempt().steps()[:3]:
+            step.do()
+        self.world.store._set(
+            REPLICA, state=ReplicaState.EXCHANGING, exchange_began_at=self.world.now
+        )
+        volume.status, volume.is_forgotten = 'detaching', True
+        self.world.is_source_deleted = True
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+        self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+        self.world.is_source_deleted = False
+        self.world.finish()
+        self.world.check_as_before()
+
+    def test_deleted_while_it_is_blocked(self):
+        self.world.becomes = 'PAUSED'
+        self.reach_blocked()
+        self.world.trove.set(REPLICA, task_id=self.world.DELETING)
+        self.world.finish()
+        self.assertIsNone(self.world.record())
+        self.world.delete_instance()
+        self.world.check_deleted()
 
     # Nova.
 

@@ -4,6 +4,7 @@
 import functools
 import itertools
 
+import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -32,6 +33,13 @@ def make_world(is_returning=False, **options):
     return world
 
 
+def make_paused(**options):
+    """Return a world whose server is paused until an operator repairs it."""
+    world = make_world(**options)
+    world.becomes, world.repair_looks = 'PAUSED', 3
+    return world
+
+
 WORLDS = {
     'clone': make_world,
     'lost pool': functools.partial(make_world, is_lost=True),
@@ -50,14 +58,16 @@ class Happening(Strike):
         self._happen()
 
 
-class AtEachRequestTest(base.BaseTestCase):
+class Case(base.BaseTestCase):
+    worlds = WORLDS
+
     def at_each_request(self, make_strike, check):
         """Run each world once for each of its requests.
 
         :param make_strike: returns the strike at the request with a number, in a world
         :param check: called with the world and the strike; makes attempts until the end
         """
-        for name, make in WORLDS.items():
+        for name, make in self.worlds.items():
             for number in itertools.count():
                 world = make()
                 strike = make_strike(number, world)
@@ -82,6 +92,43 @@ class AtEachRequestTest(base.BaseTestCase):
         world.finish(strike)
         self.check_ended(world)
 
+    def delete(self, world):
+        world.trove.set(REPLICA, task_id=world.DELETING)
+
+    def check_deletion(self, world, strike):
+        world.finish(strike)
+        self.assertFalse(world.is_open())
+        if strike.struck and world.record() is not None:
+            # The deletion came after the last look.
+            self.assertIs(ReplicaState.FOLLOWING, world.record().state)
+        world.delete_instance()
+        world.check_deleted()
+
+
+class BlockedTest(Case):
+    worlds = {
+        'paused': make_paused,
+        'paused with a lost pool': functools.partial(make_paused, is_lost=True),
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(f'{rules.__name__}.MOST_ATTEMPTS', 2))
+
+    def test_killed_before_each_request(self):
+        self.at_each_request(lambda number, _world: Strike(number), self.finish)
+
+    def test_killed_after_each_request(self):
+        self.at_each_request(lambda number, _world: Strike(number, after=True), self.finish)
+
+    def test_instance_is_deleted_at_each_request(self):
+        self.at_each_request(
+            lambda number, world: Happening(number, lambda: self.delete(world)),
+            self.check_deletion,
+        )
+
+
+class AtEachRequestTest(Case):
     # A taskmanager dies, or an answer is lost.
 
     def test_killed_before_each_request(self):
@@ -132,18 +179,6 @@ class AtEachRequestTest(base.BaseTestCase):
             lambda number, world: Happening(number, lambda: delete_and_die(world)),
             self.check_deletion,
         )
-
-    def delete(self, world):
-        world.trove.set(REPLICA, task_id=world.DELETING)
-
-    def check_deletion(self, world, strike):
-        world.finish(strike)
-        self.assertFalse(world.is_open())
-        if strike.struck and world.record() is not None:
-            # The deletion came after the last look.
-            self.assertIs(ReplicaState.FOLLOWING, world.record().state)
-        world.delete_instance()
-        world.check_deleted()
 
     def test_instance_is_deleted_while_something_takes_long(self):
         for name in ('attach_looks', 'detach_looks', 'start_duration', 'agent_looks'):

@@ -171,6 +171,30 @@ class VolumesTest(ReplicaVolumesCase):
         self.volumes.detach(self.old_id, 'server')
         self.assertEqual([(self.old_id, 'server')], self.detached)
 
+    def test_rolls_back_a_detachment(self):
+        rolled_back, attachments = [], {'server': 'attachment'}
+        volume = self.world.cinder.volumes[self.old_id]
+        cinder = types.SimpleNamespace(
+            find_volume=self.deps.cinder.find_volume,
+            find_attachments=lambda _id: attachments,
+            roll_back_detachment=rolled_back.append,
+            set_volume_status=self.deps.cinder.set_volume_status,
+        )
+        volumes = replica_volumes.ReplicaVolumes(
+            dataclasses.replace(self.deps, cinder=cinder), self.volumes.detach
+        )
+        for status in ('in-use', 'available', 'error'):
+            volume['status'] = status
+            volumes.roll_back_detachment(self.old_id)
+            self.assertEqual((status, []), (volume['status'], rolled_back))
+        volume['status'] = 'detaching'
+        volumes.roll_back_detachment(self.old_id)
+        self.assertEqual(('detaching', [self.old_id]), (volume['status'], rolled_back))
+        attachments.clear()
+        volumes.roll_back_detachment(self.old_id)
+        self.assertEqual(('available', 1), (volume['status'], len(rolled_back)))
+        volumes.roll_back_detachment('00000000-0000-4000-8000-000000000000')
+
     def test_deletion_of_the_instance_deletes_both_volumes(self):
         new_id = self.clones.create(self.record)
         self.volumes.discard(new_id, self.record)

@@ -147,7 +147,9 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
     def test_finds_a_server(self):
         self.add_server()
         found = self.servers.find('old-server')
-        self.assertEqual(('ACTIVE', 'host-1'), (found.status, found.host))
+        self.assertEqual(('ACTIVE', 'host-1', ''), (found.status, found.host, found.task))
+        self.add_server(**{'OS-EXT-STS:task_state': 'powering-off'})
+        self.assertEqual('powering-off', self.servers.find('old-server').task)
         self.add_server(status='DELETED')
         self.assertIsNone(self.servers.find('old-server'))
         self.assertIsNone(self.servers.find('other'))

@@ -6,6 +6,7 @@ import fixtures
 
 from trove_ceph.db import transactions
 from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
+from trove_ceph.db.replica_states import Event
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import replacement_helpers, replica_helpers
 
@@ -59,6 +60,22 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
             (2.5, 4096, True),
             tuple(found[one] for one in ('lag_sec', 'own_bytes', 'is_replicating')),
         )
+
+    def test_lists_what_an_operator_has_to_repair(self):
+        self.add('good', is_replicating=True)
+        self.add('stuck')
+        self.store.request('stuck', Requester.TENANT, 'slow')
+        claim = self.store.claim('stuck', replica_helpers.CLAIMANT)
+        for event in (Event.CLONE, Event.EXCHANGE):
+            self.store.advance(claim, event)
+        self.store.advance(claim, Event.BLOCK, error='server s is PAUSED; unpause it')
+        (found,) = self.json_of('list', '--blocked')
+        self.assertEqual(
+            ('stuck', 'blocked', 'server s is PAUSED; unpause it'),
+            tuple(found[name] for name in ('instance_id', 'state', 'error')),
+        )
+        self.assertIn('unpause it', self.run_command('list').out)
+        self.assertEqual('blocked', self.json_of('show', 'stuck')['state'])
 
     def test_list_says_how_old_the_data_are(self):
         self.add('seen', is_replicating=True)

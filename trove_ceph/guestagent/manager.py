@@ -27,6 +27,7 @@ from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import (
     backup_lock,
     backup_settings,
+    machine_identity,
     moved_server,
     quiesce,
     read_only,
@@ -141,19 +142,29 @@ class Manager(mysql_manager.Manager):
         self.replication.accept_writes_without_source(self.app)
 
     def start_moved_server(
-        self, context, replacement_id, ds_version, config_contents, config_overrides
+        self,
+        context,
+        replacement_id,
+        ds_version,
+        config_contents,
+        config_overrides,
+        server_id=None,
     ):
         """Start the server on the volume of this instance, which another one had before.
 
         Does not wait for it. A request with the same id starts it again only if it failed.
 
+        :param server_id: of the server in Nova that is meant; None: the instance has only one
         :returns: ``state``, one of ``starting``, ``serving`` and ``failed``; ``error``: why it does
-            not start
+            not start; ``server_id``: of this server, if it was given
+        :raises GuestUnavailableError: this is another server; nothing is started
         """
-        return self._background_start.request(
+        own = {} if server_id is None else {'server_id': machine_identity.check(server_id)}
+        answer = self._background_start.request(
             replacement_id,
             lambda: self._start_in_background(ds_version, config_contents, config_overrides),
         )
+        return answer | own
 
     def start_replica(
         self,

@@ -27,7 +27,7 @@ from trove_ceph import exceptions, message_auth
 
 #: Of the RPC interface. The minor version changes when the agents of instances learn what a
 #: replacement of a server needs, so that no guest with an earlier agent is bound.
-VERSION = '1.1'
+VERSION = '1.2'
 
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _HOSTNAME = re.compile(r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?')

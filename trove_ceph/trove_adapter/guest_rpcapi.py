@@ -80,6 +80,7 @@ class GuestAPI(api.API):
         version: str,
         config_contents: str,
         config_overrides: Mapping[str, Any],
+        server_id: str | None = None,
     ) -> StartProgress:
         """Have the agent of a new server start MySQL on the moved volume; do not wait for it.
 
@@ -88,13 +89,19 @@ class GuestAPI(api.API):
         :param version: of the datastore version, the tag of MySQL's image
         :param config_contents: of my.cnf, as rendered for the flavor
         :param config_overrides: the options of the configuration group
+        :param server_id: of the server whose agent is meant: that of another server of the same
+            instance refuses, and its answer does not count; None: the instance has only one
         """
+        # Agents of earlier releases, which do not know it, can start the only server.
+        meant = {} if server_id is None else {'server_id': server_id}
         return self._request_start(
             'start_moved_server',
+            server_id,
             replacement_id=replacement_id,
             ds_version=version,
             config_contents=config_contents,
             config_overrides=dict(config_overrides),
+            **meant,
         )
 
     def start_replica(
@@ -114,6 +121,7 @@ class GuestAPI(api.API):
         """
         return self._request_start(
             'start_replica',
+            None,
             request_id=request_id,
             ds_version=version,
             config_contents=config_contents,
@@ -201,8 +209,15 @@ class GuestAPI(api.API):
             'set_semi_sync', as_source=as_source, as_replica=as_replica, timeout_ms=timeout_ms
         )
 
-    def _request_start(self, method: str, **arguments: Any) -> StartProgress:
+    def _request_start(
+        self, method: str, server_id: str | None, /, **arguments: Any
+    ) -> StartProgress:
         answer = self._call_for_mapping(method, timeout_sec=self.agent_low_timeout, **arguments)
+        if server_id is not None and answer.get('server_id') != server_id.lower():
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: the agent of server '
+                f'{answer.get("server_id")!r:.50} answered, expected that of server {server_id}'
+            )
         state, error = answer.get('state'), answer.get('error')
         if state not in list(StartState) or not isinstance(error, str):
             raise exceptions.GuestUnavailableError(

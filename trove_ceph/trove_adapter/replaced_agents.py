@@ -52,7 +52,10 @@ class ReplacedAgents:
 
         :raises GuestUnavailableError: the agent does not answer yet
         """
+        # An instance is shown its new server only when that has an id.
+        assert record.new_server_id is not None
         settings = start_settings.load(str(record), record.instance_id, self._find_flavor)
         return self._guest(record.instance_id).start_moved_server(
-            record.replacement_id, settings.version, settings.contents, settings.overrides
+            *(record.replacement_id, settings.version, settings.contents, settings.overrides),
+            server_id=record.new_server_id,
         )

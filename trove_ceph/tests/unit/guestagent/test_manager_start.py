@@ -8,6 +8,7 @@ import fixtures
 from trove.common import cfg
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
+from trove_ceph import exceptions
 from trove_ceph.guestagent import read_only
 from trove_ceph.tests.unit.guestagent import manager_world
 
@@ -142,16 +143,39 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         self.assertEqual([self.REFUSES_WRITES, *self.STARTED, ended], done)
 
     def start_moved(self, **options):
-        arguments = ('a-replacement', *self.OF_THE_SERVER)
+        self.checked = checked = []
+
+        def check(server_id):
+            checked.append(server_id)
+            if server_id != self.own_server:
+                raise exceptions.GuestUnavailableError('this is another server')
+            return server_id
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.guestagent.machine_identity.check', check))
+        arguments = ('a-replacement', *self.OF_THE_SERVER, 'a-server')
         return self.start_on_volume('start_moved_server', *arguments, **options)
+
+    #: The server of the agent, and an answer of it.
+    own_server = 'a-server'
+
+    @staticmethod
+    def answer(state, error=''):
+        return {'state': state, 'error': error, 'server_id': 'a-server'}
 
     def test_moved_server(self):
         answer, done = self.start_moved()
-        self.assertEqual({'state': 'starting', 'error': ''}, answer)
+        self.assertEqual(self.answer('starting'), answer)
         ended = mock.call.status.end_install(error_occurred=False)
         self.assertEqual([*self.STARTED, self.FOLLOWS, ended], done)
         answer, done = self.start_moved()
-        self.assertEqual(({'state': 'serving', 'error': ''}, []), (answer, done))
+        self.assertEqual((self.answer('serving'), []), (answer, done))
+
+    def test_moved_server_that_is_another_one(self):
+        """The old server's agent has the topic and the key of the instance too."""
+        self.own_server = 'the-old-server'
+        self.assertRaises(exceptions.GuestUnavailableError, self.start_moved)
+        self.assertEqual(['a-server'], self.checked)
+        self.assertEqual([], self.manager.app.mock_calls)
 
     def test_moved_server_that_does_not_start(self):
         """From then on, the agent reports its status, which the tenant may repair."""
@@ -167,13 +191,13 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         )
         answer, done = self.start_moved()
         error = 'Failed to start mysql: [ERROR] unknown variable x'
-        self.assertEqual(({'state': 'failed', 'error': error}, []), (answer, done))
+        self.assertEqual((self.answer('failed', error), []), (answer, done))
         _answer, done = self.start_moved()
         self.assertEqual(mock.call.status.end_install(error_occurred=False), done[-1])
 
     def test_moved_server_after_a_restart_of_the_agent(self):
         answer, done = self.start_moved(is_running_there=True)
-        self.assertEqual({'state': 'serving', 'error': ''}, answer)
+        self.assertEqual(self.answer('serving'), answer)
         self.assertEqual([mock.call.app.accepts_clients()], done)
 
     def test_certificates_of_a_moved_server(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guest agent, Nova, the tiers file and Trove's instances as the taskmanager sees them."""
 
+import inspect
 import io
 import json
 import types
@@ -79,13 +80,16 @@ class GuestTest(base.BaseTestCase):
         self.guest.apply_tier(None)
         self.answer = {'state': 'starting', 'error': ''}
         self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {'max_connections': 7})
+        self.answer['server_id'] = 'a-server'
+        self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {}, 'a-server')
         self.guest.stop_server()
         self.guest.restart_server()
         for method, arguments in self.calls:
-            known = getattr(guest_manager.Manager, method).__code__
-            self.assertEqual(
-                ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
-            )
+            known = inspect.signature(getattr(guest_manager.Manager, method)).parameters
+            given = ('self', 'context', *arguments)
+            self.assertEqual(given, tuple(known)[: len(given)])
+            for one in tuple(known)[len(given) :]:
+                self.assertIsNot(known[one].empty, known[one].default, one)
 
     def progress(self, state, error=''):
         self.answer = {'state': state, 'error': error}
@@ -99,6 +103,17 @@ class GuestTest(base.BaseTestCase):
         )
         found = self.progress('failed', 'x' * 10000).error
         self.assertEqual(guest_rpcapi.MAX_ERROR_CHARACTERS, len(found))
+
+    def test_progress_of_another_server(self):
+        """An agent of an earlier release, and the agent of the old server."""
+        for found in ({}, {'server_id': None}, {'server_id': 'the-old-server'}):
+            self.answer = {'state': 'serving', 'error': ''} | found
+            error = self.assertRaises(
+                exceptions.GuestUnavailableError,
+                self.guest.start_moved_server,
+                *('r', '9.7.4', '[mysqld]', {}, 'a-server'),
+            )
+            self.assertIn('a-server', str(error))
 
     def test_progress_that_our_guest_agent_never_gives(self):
         for state, error in (

@@ -45,8 +45,8 @@ class ReplacedAgentsTest(base.BaseTestCase):
     def restart_server(self):
         self.calls.append('restart_server')
 
-    def start_moved_server(self, *arguments):
-        self.calls.append(arguments)
+    def start_moved_server(self, *arguments, server_id):
+        self.calls.append((*arguments, server_id))
         return PROGRESS
 
     def start(self):
@@ -59,8 +59,9 @@ class ReplacedAgentsTest(base.BaseTestCase):
         self.assertEqual(['stop_server', 'restart_server'], self.calls)
 
     def test_starts_with_the_configuration_of_the_flavor(self):
-        replacement_id, version, contents, overrides = self.start()
+        replacement_id, version, contents, overrides, server_id = self.start()
         self.assertEqual(('replacement', '9.7', {}), (replacement_id, version, overrides))
+        self.assertEqual('new-server', server_id)
         self.assertIn('[mysqld]', contents)
         self.ram_mib = 4096
         self.assertNotEqual(contents, self.start()[2])

@@ -54,6 +54,7 @@ def fence(
     storage: backend.Backend,
     image: image_types.ImageRef,
     timeout_sec: float = 60,
+    only: frozenset[str] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Fence:
@@ -63,6 +64,8 @@ def fence(
     fenced already. The addresses are in the image's metadata before the first is blocklisted.
 
     :param timeout_sec: how long clients may keep appearing
+    :param only: the clients that may be fenced, besides those that were before; a request that
+        comes late then cannot fence a client that its sender does not know. None: all clients
     :raises NotFencedError: there is no proof; blocklisted clients stay on the blocklist
     """
     began = clock()
@@ -75,6 +78,7 @@ def fence(
     fenced = saved = recorded(header)
     while True:
         clients = storage.find_clients(image)
+        _check_known(image, clients, fenced, only)
         fenced |= clients.addresses
         if fenced != saved:
             _save(storage, header, fenced)
@@ -98,6 +102,20 @@ def fence(
         'Fenced %s in %.1f s: %s', image, clock() - began, ', '.join(sorted(fenced)) or 'no client'
     )
     return Fence(image, fenced)
+
+
+def _check_known(
+    image: image_types.ImageRef,
+    clients: image_types.Clients,
+    fenced: frozenset[str],
+    only: frozenset[str] | None,
+) -> None:
+    strangers = set() if only is None else clients.addresses - only - fenced
+    if strangers:
+        raise exceptions.NotFencedError(
+            f'{image}: is held by {", ".join(sorted(strangers))}, which this fence must not cut '
+            'off; list its clients again'
+        )
 
 
 def unfence(storage: backend.Backend, image: image_types.ImageRef) -> None:

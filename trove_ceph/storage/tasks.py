@@ -5,6 +5,7 @@ import abc
 import dataclasses
 import datetime
 import enum
+import hashlib
 import re
 from typing import Any
 
@@ -200,18 +201,24 @@ class FenceTask(Task):
     """Fence an image, and cancel other jobs on it.
 
     :param timeout_sec: how long clients may keep appearing
+    :param only: the clients that may be fenced, see :func:`.fencing.fence`; None: all
     """
 
     image: image_types.ImageRef
     timeout_sec: int = 60
+    only: frozenset[str] | None = None
 
     @staticmethod
-    def operation_id(image_id: str) -> str:
+    def operation_id(image_id: str, only: frozenset[str] | None = None) -> str:
         """Return the id under which all callers fence an image, so that they wait for one job.
 
         :param image_id: of the image, whose name may be used again
+        :param only: as that of the task
         """
-        return f'fence.{image_id}'
+        if only is None:
+            return f'fence.{image_id}'
+        digest = hashlib.sha256('\n'.join(sorted(only)).encode()).hexdigest()
+        return f'fence.{image_id}.{digest[:16]}'
 
     def __post_init__(self) -> None:
         if not 1 <= self.timeout_sec <= MAX_FENCE_SEC:

@@ -147,9 +147,9 @@ def perform(
                 lambda phase, done, total: note(phase, done, total, done),
             )
             return dataclasses.replace(found, inspected_by=deps.name)
-        case tasks.FenceTask(image, timeout_sec):
+        case tasks.FenceTask(image, timeout_sec, only):
             progress.note('fencing', 0, 0, 0)
-            return fencing.fence(storage, image, timeout_sec)
+            return fencing.fence(storage, image, timeout_sec, only)
         case tasks.PurgeTask(pool, image_id):
             progress.note('purging', 0, 0, 0)
             # The image was in the trash when the job was first requested.

@@ -7,6 +7,7 @@ from typing import Protocol
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources
 from trove_ceph.storage import image_types
+from trove_ceph.strategies.guests import bind
 
 _ATTACHED = ('reserved', 'attaching', 'in-use', 'detaching')
 
@@ -32,7 +33,7 @@ class ReplacementVolumes:
         cinder: Cinder,
         find_image: Callable[[resources.Volume], image_types.ImageRef | None],
         describe: Callable[[image_types.ImageRef], image_types.ImageFacts],
-        fence: Callable[[str], None],
+        fence: bind.Fence,
     ):
         self._cinder = cinder
         self._find_image = find_image

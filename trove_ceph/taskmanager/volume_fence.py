@@ -35,18 +35,35 @@ class VolumeFence:
         self._storage = storage
         self._find_image = find_image
 
-    def fence(self, volume_id: str) -> None:
+    def fence(self, volume_id: str, confirm: Callable[[], None] | None = None) -> None:
         """Return when Ceph has proved that no present client can write to a volume.
 
         The caller must ensure that no process opens the image later.
 
+        With ``confirm``, a worker that is suspended at any point of this, for however long, cuts
+        off no server of its successor. Its fence names the clients that it has seen before
+        ``confirm`` returned, hence before there was a successor, and Ceph is told of these alone.
+        The fence of the successor has cut them off as well.
+
+        :param confirm: raises ClaimLostError if another worker has taken over, by the database and
+            not by a clock; None: there is only one worker
         :raises NotFencedError: there is no proof yet; a repetition continues
+        :raises ClaimLostError: ``confirm`` raised it, and nothing was fenced
         """
         try:
             image = self._image(volume_id)
-            operation_id = tasks.FenceTask.operation_id(self._storage.describe(image).image_id)
-            self._storage.run(operation_id, tasks.FenceTask(image), _TIMEOUT_SEC)
-        except exceptions.NotFencedError:
+            facts = self._storage.describe(image)
+            only = None
+            if confirm is not None:
+                owner = frozenset(filter(None, (facts.lock_owner,)))
+                only = frozenset(facts.clients) | owner
+                confirm()
+            self._storage.run(
+                tasks.FenceTask.operation_id(facts.image_id, only),
+                tasks.FenceTask(image, only=only),
+                _TIMEOUT_SEC,
+            )
+        except (exceptions.NotFencedError, exceptions.ClaimLostError):
             raise
         except exceptions.TroveCephError as error:
             raise exceptions.NotFencedError(

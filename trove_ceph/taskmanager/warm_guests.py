@@ -69,7 +69,7 @@ class WarmGuests:
     ) -> None:
         """Bind a claimed guest to an instance.
 
-        :param check: called before each request; raises an error if this worker must stop
+        :param check: called right before each request; raises an error if this worker must stop
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
@@ -107,8 +107,7 @@ def _checked(deps: bind.BindDependencies, check: Callable[[], None]) -> bind.Bin
         for name in ('agents', 'servers', 'ports', 'store', 'volumes')
     }
 
-    def fence(volume_id: str) -> None:
-        check()
-        deps.fence(volume_id)
+    def fence(volume_id: str, confirm: Callable[[], None] | None = None) -> None:
+        deps.fence(volume_id, confirm or check)
 
     return dataclasses.replace(deps, fence=fence, **guarded)

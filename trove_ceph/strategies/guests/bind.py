@@ -87,6 +87,16 @@ class Store(Protocol):
     def retire(self, guest_id: str, reason: str) -> None: ...
 
 
+class Fence(Protocol):
+    """Returns when Ceph has proved that no present client can write to a volume."""
+
+    def __call__(self, volume_id: str, confirm: Callable[[], None] | None = None) -> None:
+        """See :meth:`.VolumeFence.fence`.
+
+        :raises NotFencedError: there is no proof yet
+        """
+
+
 class Volumes(Protocol):
     """The volumes in Cinder."""
 
@@ -97,8 +107,6 @@ class Volumes(Protocol):
 class BindDependencies:
     """What a binding uses.
 
-    :param fence: returns when Ceph has proved that no present client can write to a volume, or
-        raises NotFencedError
     :param start_wait: returns the deadline of a wait of so many seconds
     """
 
@@ -107,7 +115,7 @@ class BindDependencies:
     ports: Ports
     store: Store
     volumes: Volumes
-    fence: Callable[[str], None]
+    fence: Fence
     start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
 
 

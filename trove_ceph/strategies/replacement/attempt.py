@@ -26,7 +26,19 @@ class Attempt:
     """One attempt of a replacement by the worker that has claimed it.
 
     Each write names the claim. Each request to another service first checks whether the claim is
-    still valid, because a worker that was suspended for long may have a successor.
+    still valid, because a worker that was suspended for long may have a successor. That check reads
+    a clock. Before a fence, an attachment and a boot the database confirms the claim.
+
+    What this excludes: a worker that wakes before the confirmation requests nothing more. What it
+    does not exclude: a worker that is suspended between the confirmation and its request, for
+    longer than a claim lasts. Its late request does no harm, because of what its successor did
+    before it took a server of its own:
+
+    * a fence cuts off only clients that had the image open before the confirmation, and the fence
+      of the successor has cut off these too;
+    * an attachment names the server of the record, which the successor has deleted;
+    * a boot asks for the volume. Before the successor's server has it, the successor finds the
+      server by its mark and deletes it, with another fence. Afterwards Cinder refuses it.
 
     :ivar deps: the dependencies, guarded by the claim
     :ivar record: the replacement, as this attempt has written it last
@@ -47,6 +59,15 @@ class Attempt:
         :raises ClaimLostError: another worker may have taken over
         """
         self.deps.heartbeat.check(self._claim)
+
+    def confirm_claim(self) -> None:
+        """Return if the database says that this worker has the claim, which is renewed with that.
+
+        :raises ClaimLostError: another worker has taken over, or may have
+        """
+        self.check_claim()
+        if not self.deps.store.claims.heartbeat(self._claim):
+            raise exceptions.ClaimLostError(f'the {self._claim} is lost; the worker stops')
 
     def refresh(self) -> None:
         """Read the record again, in which operators may have written."""
@@ -136,7 +157,7 @@ class Attempt:
         :raises InProgressError: the volume is not detached yet
         """
         assert self.record.volume_id is not None
-        self.deps.volumes.fence(self.record.volume_id)
+        self.deps.volumes.fence(self.record.volume_id, self.confirm_claim)
         self.detach(server_ids)
         self._free_ports()
 

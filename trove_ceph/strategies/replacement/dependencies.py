@@ -185,9 +185,11 @@ class Volumes(Protocol):
         :raises ReplacementRefusedError: it does not exist, or is on no tier
         """
 
-    def fence(self, volume_id: str) -> None:
+    def fence(self, volume_id: str, confirm: Callable[[], None]) -> None:
         """Return when Ceph has proved that no present client can write to a volume.
 
+        :param confirm: raises ClaimLostError if another worker has taken over. No client is cut off
+            that has opened the image after it was called
         :raises NotFencedError: there is no proof yet; a repetition continues
         """
 
@@ -211,9 +213,8 @@ class Guests(Protocol):
     def bind(self, guest: GuestRecord, request: BindRequest, check: Callable[[], None]) -> None:
         """Bind a claimed guest; on failure it is retired and cannot write to the volume.
 
-        :param check: raises ClaimLostError once another worker may have taken over. To be called
-            before each request, above all before a fence, which would cut off the server that the
-            other worker has chosen
+        :param check: raises ClaimLostError if another worker has taken over. To be called right
+            before each request
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """

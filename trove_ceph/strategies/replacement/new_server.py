@@ -137,7 +137,7 @@ class NewServer:
             new_server_id=guest.server_id, new_host=guest.host, chosen_at=deps.store.now()
         )
         try:
-            deps.guests.bind(guest, request, self._attempt.check_claim)
+            deps.guests.bind(guest, request, self._attempt.confirm_claim)
         except exceptions.ClaimLostError:
             raise
         except exceptions.TroveCephError as error:
@@ -186,6 +186,7 @@ class NewServer:
         deps.agents.forget_old(self._attempt.record.instance_id)
         port_id = deps.network.create_management_port(self._attempt.record)
         self._attempt.note(new_management_port_id=port_id, chosen_at=deps.store.now())
+        self._attempt.confirm_claim()
         server_id = deps.servers.boot(self._attempt.record)
         LOG.info('%s: server %s boots', self._attempt.record, server_id)
         return server_id

@@ -79,7 +79,7 @@ class OldServer:
             self._attempt.advance(Event.FENCE)
         record = self._attempt.record
         assert record.volume_id is not None
-        self._attempt.deps.volumes.fence(record.volume_id)
+        self._attempt.deps.volumes.fence(record.volume_id, self._attempt.confirm_claim)
 
     def cut_off(self) -> None:
         """Cut the agent off: it shares the topic and the key of the instance with the new one."""

@@ -92,6 +92,9 @@ class MemoryStore:
         )
         return claim
 
+    def heartbeat(self, claim):
+        return bool(self.heartbeat_all([claim]))
+
     def heartbeat_all(self, claims):
         renewed = {one for one in claims if self._tokens.get(one.resource_id) == one.token}
         for one in renewed:

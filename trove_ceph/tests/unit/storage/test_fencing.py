@@ -68,8 +68,8 @@ class FencingTest(base.BaseTestCase):
     def _sleep(self, seconds):
         self.now += seconds
 
-    def _fence(self, storage):
-        return fencing.fence(storage, IMAGE, clock=lambda: self.now, sleep=self._sleep)
+    def _fence(self, storage, only=None):
+        return fencing.fence(storage, IMAGE, only=only, clock=lambda: self.now, sleep=self._sleep)
 
     def test_waits_for_the_watch_to_end(self):
         proof = self._fence(LazyBackend(self.cluster, polls_until_gone=5))
@@ -90,6 +90,21 @@ class FencingTest(base.BaseTestCase):
             fencing.unfence(storage, IMAGE)
         self.assertEqual(({}, set()), (self.cluster.get(IMAGE).metadata, self.cluster.blocklist))
         self.assertTrue(address)
+
+    def test_clients_that_are_not_named(self):
+        """A late request must not cut off the client of a server that came since."""
+        storage = LazyBackend(self.cluster)
+        known = storage.find_clients(IMAGE).addresses
+        self.assertEqual(known, self._fence(storage, known).addresses)
+        # A fenced client may stay in the list for a while.
+        self.assertEqual(known, self._fence(storage, frozenset()).addresses)
+        storage.open_writer(IMAGE)
+        (new,) = storage.find_clients(IMAGE).addresses - known
+        storage.verbs.clear()
+        error = self.assertRaises(exceptions.NotFencedError, self._fence, storage, known)
+        self.assertIn(f'{IMAGE}: is held by {new}', str(error))
+        self.assertEqual([], storage.verbs)
+        self.assertNotIn(new, self.cluster.blocklist)
 
     def test_records_the_addresses_first_and_proves_last(self):
         storage = LazyBackend(self.cluster)

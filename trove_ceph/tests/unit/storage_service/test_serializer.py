@@ -45,6 +45,7 @@ TASKS = (
     tasks.VerifyTask(IMAGE.snapshot('s'), IMAGE.snapshot('t')),
     tasks.InspectTask(IMAGE.snapshot('s'), BACKUP, '9.7.4', f'{BACKUP}:1-5', True, True, 3, 60),
     tasks.FenceTask(IMAGE, 30),
+    tasks.FenceTask(IMAGE, 30, frozenset({'10.0.0.1:0/1', '10.0.0.2:0/2'})),
     tasks.PurgeTask('volumes', '1f'),
 )
 

@@ -72,8 +72,9 @@ class Ceph:
     def close(self, server_id):
         self.clients = {one: found for one, found in self.clients.items() if found != server_id}
 
-    def fence(self):
-        self.blocklist |= set(self.clients)
+    def fence(self, only=None):
+        """Fence the clients; None: all that live."""
+        self.blocklist |= set(self.clients) if only is None else only
 
     def writers(self):
         """Return the servers whose processes can write."""
@@ -133,13 +134,16 @@ class Servers:
 
     def boot(self, record):
         world = self._world
-        assert record.image_id and record.new_management_port_id in world.ports
+        world.at('is about to boot')
+        assert record.image_id
+        if world.attached or record.new_management_port_id not in world.ports:
+            raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}')
         server_id = world.new_id('server-booted')
         server = Server(server_id, 'host-3', 'BUILD', replacement_id=record.replacement_id)
         server.boot_looks = world.boot_looks
         world.servers[server_id] = server
         ports = (*record.port_ids, record.new_management_port_id)
-        if world.attached or any(world.ports[one].device for one in ports):
+        if any(world.ports[one].device for one in ports):
             server.status, server.fault = 'ERROR', _IN_USE
         elif world.boot_errors > 0:
             world.boot_errors -= 1
@@ -207,10 +211,17 @@ class Volumes:
         if not self._world.is_on_tier:
             raise exceptions.ReplacementRefusedError(f'volume {volume_id}: is on no tier')
 
-    def fence(self, volume_id):
+    def fence(self, volume_id, confirm):
+        """As the real one: cut off the clients that were there before the claim was confirmed."""
         assert volume_id == VOLUME
         world = self._world
-        world.ceph.fence()
+        only = set(world.ceph.clients)
+        world.at('listed the clients')
+        confirm()
+        world.at('is about to fence')
+        if strangers := set(world.ceph.clients) - only - world.ceph.blocklist:
+            raise exceptions.NotFencedError(f'volume {volume_id}: held by {strangers}')
+        world.ceph.fence(only)
         if world.unproved > 0:
             world.unproved -= 1
             raise exceptions.NotFencedError(f'volume {volume_id}: still held')
@@ -252,28 +263,33 @@ class Guests:
             self.retire(guest.guest_id, 'its binding failed')
             server.deletes_volume = False
             world.finish_deletion(server)
-            check()
-            world.ceph.fence()
+            Volumes(world).fence(VOLUME, check)
             raise
 
     def _attach(self, guest, server, request, check):
         world = self._world
         world.at_bind(0)
         check()
-        if world.attached:
-            raise exceptions.ServiceUnavailableError('the volume is already attached')
+        world.at('is about to attach the volume')
+        if world.attached or server.server_id not in world.servers:
+            raise exceptions.ServiceUnavailableError('the volume is attached, or the server gone')
         world.attached.add(server.server_id)
         world.ceph.open(server.server_id)
         world.at_bind(1)
         for port_id in request.port_ids:
             check()
-            assert world.ports[port_id].device is None
+            world.at('is about to attach a port')
+            if world.ports[port_id].device or server.server_id not in world.servers:
+                raise exceptions.ServiceUnavailableError('the port is attached, or the server gone')
             world.ports[port_id].device = server.server_id
         world.at_bind(2)
         if world.bind_errors > 0:
             world.bind_errors -= 1
             raise exceptions.ServiceUnavailableError('the port was not plugged')
         check()
+        world.at('is about to record the binding')
+        if world.guests.get(guest.guest_id) != guest:
+            raise exceptions.InvalidTransitionError(f'{guest}: is not claimed')
         world.set_guest(guest, state=GuestState.BOUND)
         world.at_bind(3)
 

@@ -76,7 +76,7 @@ class World:
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
         self.deletion_looks = self.boot_looks = 0
         self.start_answers, self.down, self.broken = [], set(), []
-        self.at_bind = lambda _place: None
+        self.at_bind = self.at = lambda _place: None
         self._request(kind)
 
     def _tables(self, has_database):

@@ -73,7 +73,7 @@ class Cloud:
     def _sleep(self, seconds):
         self.now += seconds
 
-    def _fence(self, volume_id):
+    def _fence(self, volume_id, confirm=None):
         self.calls.append(f'fence {volume_id}')
         if self.server is not None:
             raise AssertionError('Nova may still open the image for this server')

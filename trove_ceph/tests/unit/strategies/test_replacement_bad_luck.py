@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two workers at once, a service that is down, and an instance that is deleted, at any moment."""
 
+import contextlib
 import functools
 import itertools
 
@@ -96,6 +97,52 @@ class TwoWorkersTest(AtEachRequestCase):
             self.assertRaises(exceptions.ClaimLostError, world.attempt().run)
             self.assertEqual([place], happened)
             world.check_completed()
+
+    def test_worker_that_is_suspended_after_its_claim_was_confirmed(self):
+        """Its late request reaches Ceph, Nova and the records, and harms nothing."""
+        reached = set()
+        for name, make in make_worlds().items():
+            for number in itertools.count():
+                world, places = make(), []
+
+                def suspend(place, world=world, places=places, number=number):
+                    places.append(place)
+                    if len(places) == number + 1:
+                        world.at = lambda _place: None
+                        self.finish_meanwhile(world)
+
+                world.at = suspend
+                with self.annotated(f'{name}, at {number}', places):
+                    try:
+                        world.attempt().run()
+                    except exceptions.ClaimLostError:
+                        pass
+                    else:
+                        self.assertLess(len(places), number + 1)
+                    world.check_completed()
+                reached |= set(places)
+                if len(places) <= number:
+                    break
+        self.assertEqual(
+            {
+                'listed the clients',
+                'is about to fence',
+                'is about to attach the volume',
+                'is about to attach a port',
+                'is about to record the binding',
+                'is about to boot',
+            },
+            reached,
+        )
+
+    @staticmethod
+    @contextlib.contextmanager
+    def annotated(text, places):
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f'{text}: {places}')
+            raise
 
 
 class KilledInsideABindingTest(base.BaseTestCase):

@@ -21,7 +21,10 @@ class ReplacementVolumesTest(base.BaseTestCase):
         self.next_status = 'available'
         self.deleted, self.fenced = [], []
         self.volumes = replacement_volumes.ReplacementVolumes(
-            self, lambda _volume: self.image, self.describe, self.fenced.append
+            self,
+            lambda _volume: self.image,
+            self.describe,
+            lambda *arguments: self.fenced.append(arguments),
         )
         self.features = {'exclusive-lock'}
 
@@ -58,8 +61,8 @@ class ReplacementVolumesTest(base.BaseTestCase):
             self.image = None
 
     def test_fences(self):
-        self.volumes.fence('volume')
-        self.assertEqual(['volume'], self.fenced)
+        self.volumes.fence('volume', self.setUp)
+        self.assertEqual([('volume', self.setUp)], self.fenced)
 
     def test_detaches_from_a_server_whose_host_is_down(self):
         self.detach()

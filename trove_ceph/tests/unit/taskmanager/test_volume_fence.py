@@ -22,27 +22,44 @@ class VolumeFenceTest(base.BaseTestCase):
         self.images = {self.volumes['volume']: IMAGE}
         self.ran = []
         self.error = None
+        self.clients = ['a-watcher']
 
     def find_volume(self, volume_id):
         return self.volumes.get(volume_id)
 
     def describe(self, image):
         self.assertEqual(IMAGE, image)
-        return types.SimpleNamespace(image_id='10ab')
+        return types.SimpleNamespace(
+            image_id='10ab', clients=tuple(self.clients), lock_owner='the-owner'
+        )
 
     def run_job(self, operation_id, work, _timeout_sec):
         if self.error is not None:
             raise self.error
         self.ran.append((operation_id, work))
 
-    def fence(self, volume_id='volume'):
+    def fence(self, volume_id='volume', confirm=None):
         storage = types.SimpleNamespace(describe=self.describe, run=self.run_job)
-        volume_fence.VolumeFence(self, storage, self.images.get).fence(volume_id)
+        volume_fence.VolumeFence(self, storage, self.images.get).fence(volume_id, confirm)
 
     def test_fences_the_image(self):
         self.fence()
         # The permissions of the storage service require this operation id.
         self.assertEqual([('fence.10ab', tasks.FenceTask(IMAGE))], self.ran)
+
+    def test_fences_only_clients_that_were_there_before_the_claim_was_confirmed(self):
+        self.fence(confirm=lambda: self.clients.append('of-the-successor'))
+        ((operation_id, work),) = self.ran
+        self.assertEqual(frozenset({'a-watcher', 'the-owner'}), work.only)
+        self.assertEqual(tasks.FenceTask.operation_id('10ab', work.only), operation_id)
+        self.assertTrue(operation_id.startswith('fence.10ab.'))
+
+    def test_fences_nothing_without_the_claim(self):
+        def confirm():
+            raise exceptions.ClaimLostError('another worker has it')
+
+        self.assertRaises(exceptions.ClaimLostError, self.fence, confirm=confirm)
+        self.assertEqual([], self.ran)
 
     def assert_not_fenced(self, text, volume_id='volume'):
         error = self.assertRaises(exceptions.NotFencedError, self.fence, volume_id)

@@ -7,6 +7,7 @@ from trove_ceph.api import (
     details,
     failover_policies,
     failovers,
+    instance_details,
     policies,
     replication,
     replication_policies,
@@ -131,3 +132,34 @@ class Replication(extensions.ExtensionDescriptor):
                 replication_policies.ReplicationPoliciesController(policy_store),
             ),
         ]
+
+
+class InstanceDetails(extensions.ExtensionDescriptor):
+    """Details of instances."""
+
+    def get_name(self) -> str:
+        return 'Instances on Ceph'
+
+    def get_description(self) -> str:
+        return 'The storage tiers, the backups and the replication of instances'
+
+    def get_alias(self) -> str:
+        return 'TROVE-CEPH-INSTANCES'
+
+    def get_namespace(self) -> str:
+        return 'https://docs.openstack.org/trove_ceph/instances'
+
+    def get_updated(self) -> str:
+        return '2026-11-24T00:00:00-00:00'
+
+    def get_resources(self) -> list[extensions.ResourceExtension]:
+        rules.register()
+        replication_conf.register(CONF)
+        taskmanager_conf.register(CONF)
+        controller = instance_details.InstanceDetailsController(
+            backups.BackupStore(),
+            replicas.ReplicaStore(),
+            db_replication_policies.ReplicationPolicyStore(),
+            CONF.trove_ceph_backup.tiers_file,
+        )
+        return [extensions.ResourceExtension('{tenant_id}/instance_details', controller)]

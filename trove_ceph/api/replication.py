@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``replication``: the replicas of sources, how they follow, and their re-provisioning."""
 
-import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import webob.exc
@@ -13,17 +12,21 @@ from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
-from trove_ceph.api import controller, pages, replica_views, schemas, volume_copies
-from trove_ceph.api.replica_views import Shown
+from trove_ceph.api import (
+    controller,
+    pages,
+    replica_facts,
+    replica_views,
+    schemas,
+    volume_tiers,
+)
 from trove_ceph.db import replicas, replication_policies
-from trove_ceph.db.replica_record import ReplicaRecord, Requester
+from trove_ceph.db.replica_record import Requester
 from trove_ceph.strategies.replication import reprovision_rules
 from trove_ceph.trove_adapter import notify, replaced_instance
 
 CONF = cfg.CONF
 _KEY = 'replication'
-#: Of the watch: so many intervals without a look mean that no taskmanager looks.
-_MISSED_LOOKS = 10
 
 
 class ReplicationController(controller.Controller):
@@ -41,7 +44,7 @@ class ReplicationController(controller.Controller):
         tiers_file: str,
     ):
         self._store = store
-        self._policies = policy_store
+        self._facts = replica_facts.ReplicaFacts(store, policy_store)
         self._tiers_file = tiers_file
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
@@ -61,7 +64,7 @@ class ReplicationController(controller.Controller):
             lambda row: row.id,
         )
         with controller.translated():
-            found = self._shown(rows)
+            found = self._facts.of(rows)
         shown = [replica_views.replica(one, with_volumes=False) for one in found]
         return pages.answer(req, 'replicas', shown, marker)
 
@@ -118,32 +121,13 @@ class ReplicationController(controller.Controller):
     def _answer(self, context: Any, row: Any, followers: Sequence[Any], status: int) -> wsgi.Result:
         with_volumes = controller.is_allowed(context, f'{_KEY}:show:volumes')
         with controller.translated():
-            own, *others = self._shown([row, *followers])
+            own, *others = self._facts.of([row, *followers])
+        tier = volume_tiers.find(context, [row], self._tiers_file).get(row.id)
         content = replica_views.replica(own, with_volumes) | {
-            'copies': volume_copies.find(context, row, self._tiers_file),
+            'copies': tier.copies if tier else None,
             'replicas': [replica_views.replica(one, with_volumes) for one in others],
         }
         return wsgi.Result({_KEY: content}, status)
-
-    def _shown(self, rows: Sequence[Any]) -> list[Shown]:
-        """Return instances with what we know of them."""
-        now = self._store.now()
-        stale_after_sec = _MISSED_LOOKS * CONF.trove_ceph_replication.watch_interval_sec
-        records = {one.instance_id: one for one in self._records_of(rows)}
-        hours_by_source = {
-            one.instance_id: one.reprovision_every_hours for one in self._policies.all()
-        }
-        return [
-            Shown(row, record, _due_at(record, hours_by_source), now, stale_after_sec)
-            for row in rows
-            for record in [records.get(row.id)]
-        ]
-
-    def _records_of(self, rows: Sequence[Any]) -> Iterable[ReplicaRecord]:
-        projects = {row.tenant_id for row in rows}
-        if len(projects) == 1:
-            return self._store.list(project_id=projects.pop())
-        return self._store.list() if rows else ()
 
 
 def _replica_rows(project_id: str | None, source_id: str | None) -> Sequence[Any]:
@@ -156,15 +140,3 @@ def _replica_rows(project_id: str | None, source_id: str | None) -> Sequence[Any
         filters.append(model.slave_of_id == source_id)
     rows = model.find_by_filter(filters=filters, deleted=False)
     return sorted(rows, key=lambda row: (row.created, row.id), reverse=True)
-
-
-def _due_at(
-    record: ReplicaRecord | None, hours_by_source: dict[str, int | None]
-) -> datetime.datetime | None:
-    """Return when the policy of a replica's source, or the option, replaces its clone."""
-    if record is None or record.cloned_at is None:
-        return None
-    hours = hours_by_source.get(record.source_id)
-    if hours is None:
-        hours = CONF.trove_ceph_replication.reprovision_every_hours
-    return record.cloned_at + datetime.timedelta(hours=hours) if hours else None

@@ -7,6 +7,7 @@ from oslo_policy import policy as oslo_policy
 
 _BASE = '/v1.0/{account_id}'
 PATH_DETAILS = f'{_BASE}/backup_details'
+PATH_INSTANCES = f'{_BASE}/instance_details'
 PATH_POLICIES = f'{_BASE}/backup_policies'
 PATH_FAILOVERS = f'{_BASE}/failovers'
 PATH_FAILOVER_POLICIES = f'{_BASE}/failover_policies'
@@ -27,6 +28,7 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
     """Return the rules; the rules that they refer to are Trove's."""
     return [
         *_of_backups(),
+        *_of_instances(),
         *_of_failovers(),
         *_of_failover_policies(),
         *_of_replication(),
@@ -111,6 +113,26 @@ def _of_backups() -> list[oslo_policy.DocumentedRuleDefault]:
             'See, create, change, delete and run backup policies for tiers and datastores.',
             'POST',
             PATH_POLICIES,
+        ),
+    ]
+
+
+def _of_instances() -> list[oslo_policy.DocumentedRuleDefault]:
+    return [
+        _rule('instance_detail:index', _OWNER, 'List details of instances.', 'GET', PATH_INSTANCES),
+        _rule(
+            'instance_detail:index:all_projects',
+            _ADMIN,
+            'List details of instances of all projects.',
+            'GET',
+            PATH_INSTANCES,
+        ),
+        _rule(
+            'instance_detail:show',
+            _OWNER,
+            'Show details of an instance.',
+            'GET',
+            f'{PATH_INSTANCES}/{{instance}}',
         ),
     ]
 

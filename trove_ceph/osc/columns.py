@@ -14,8 +14,6 @@ class Bytes(columns.FormattableColumn):
     """A number of bytes."""
 
     def human_readable(self) -> str:
-        if self._value is None:
-            return ''
         value, unit = float(self._value), 0
         while value >= 1024 and unit < len(_UNITS) - 1:
             value, unit = value / 1024, unit + 1
@@ -26,9 +24,14 @@ class Seconds(columns.FormattableColumn):
     """A number of seconds."""
 
     def human_readable(self) -> str:
-        if self._value is None:
-            return ''
         return f'{self._value:.0f} s' if self._value >= 100 else f'{self._value:.3g} s'
+
+
+class Unknown(columns.FormattableColumn):
+    """A value that is missing or not known."""
+
+    def human_readable(self) -> str:
+        return ''
 
 
 class Pairs(columns.FormattableColumn):
@@ -103,6 +106,8 @@ def _replica_line(replica: Mapping[str, Any]) -> str:
 
 def of(name: str, value: Any) -> Any:
     """Return a value of a resource as a command shows it."""
+    if value is None:
+        return Unknown(value)
     if name.endswith('_bytes'):
         return Bytes(value)
     if name.endswith('_sec'):

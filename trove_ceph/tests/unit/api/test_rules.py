@@ -19,6 +19,7 @@ def _page(rule):
     """Return the name of the page that describes a rule."""
     resource = rule.partition(':')[0]
     pages = {'failover': 'failover', 'failover_policy': 'automatic-failover'}
+    pages['instance_detail'] = 'instance-details'
     pages |= dict.fromkeys(('replication', 'replication_policy'), 'replicas')
     return pages.get(resource, 'backup-policies')
 

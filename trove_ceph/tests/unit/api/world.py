@@ -105,6 +105,10 @@ class World(fixtures.Fixture):
             )
         self.app = _app()
 
+    def restart(self):
+        """Restart the API, which reads some options when it starts."""
+        self.app = _app()
+
     def _fake_clouds(self):
         self.server = types.SimpleNamespace(status='ACTIVE')
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: self.server))
@@ -243,7 +247,12 @@ def headers(project, role):
 
 def _app():
     manager = extensions.ExtensionManager()
-    for ours in (extension.BackupsOnCeph(), extension.Failovers(), extension.Replication()):
+    for ours in (
+        extension.BackupsOnCeph(),
+        extension.Failovers(),
+        extension.InstanceDetails(),
+        extension.Replication(),
+    ):
         # Not by the entry point, which may belong to an earlier installation.
         manager.extensions[ours.get_alias()] = ours
     app = extensions.TroveExtensionMiddleware(api.API(), manager)

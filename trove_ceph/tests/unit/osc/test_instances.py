@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for details of instances, through python-troveclient and Trove's real API."""
+
+import types
+
+import fixtures
+from oslo_utils import units
+
+from trove_ceph.db.roles import Role
+from trove_ceph.tests.unit.api import world
+from trove_ceph.tests.unit.osc import harness
+
+
+class CommandsTest(harness.CommandTestCase):
+    prefix = 'database instance detail'
+
+    def setUp(self):
+        super().setUp()
+        guest = types.SimpleNamespace(get_volume_info=lambda: self.volume)
+        self.volume = {'used': 0.25, 'total': 1.0}
+        for name, value in (
+            ('trove.common.clients.create_guest_client', lambda *_, **__: guest),
+            # Trove asks Nova for it.
+            ('trove.common.server_group.ServerGroup.load', lambda *_: None),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def damage(self, backup):
+        claim = self.world.records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        self.world.records.results.record_damaged(claim, {}, 1.0, 'page 7 is corrupt')
+
+    def test_lists(self):
+        self.world.add_backup(self.instance, 'taken')
+        (row,) = self.shown('list')
+        self.assertEqual(
+            (self.instance.id, 'HEALTHY', 1, 1, None),
+            tuple(
+                row[title]
+                for title in ('ID', 'Operating Status', 'Size (GiB)', 'Good Backups', 'Problem')
+            ),
+        )
+        self.assertNotIn('Used', row)
+        (row,) = self.shown('list --long')
+        self.assertEqual(
+            ('taken', self.world.project), (row['Last Good Backup State'], row['Project ID'])
+        )
+
+    def test_lists_with_the_used_space(self):
+        (row,) = self.shown('list --used')
+        self.assertEqual(units.Gi // 4, row['Used'])
+        status, table = self.run_command('list --used')
+        self.assertEqual(0, status)
+        self.assertIn('256 MiB', table)
+        self.assertNotIn('None', table)
+
+    def test_lists_only_those_with_problems(self):
+        damaged = self.world.add_instance()
+        self.damage(self.world.add_backup(damaged, 'taken'))
+        (row,) = self.shown('list --problems')
+        self.assertEqual(damaged.id, row['ID'])
+        self.assertIn('damaged', row['Problem'])
+
+    def test_shows(self):
+        self.name('shop', self.instance)
+        shown = self.shown('show shop')
+        self.assertEqual(
+            (self.instance.id, units.Gi // 4, []),
+            tuple(shown[name] for name in ('id', 'used_bytes', 'damaged_backups')),
+        )
+
+    def test_shows_an_instance_whose_agent_is_silent(self):
+        self.volume = {}
+        status, output = self.run_command(f'show {self.instance.id} -f json')
+        self.assertEqual(0, status)
+        self.assertIn('"used_bytes": null', output)

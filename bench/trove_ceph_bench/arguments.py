@@ -119,6 +119,7 @@ def _add_run(commands: Any) -> None:
           trove-ceph-bench run flush.yaml --dry-run
           trove-ceph-bench run flush.yaml -d results/flush
           trove-ceph-bench run flush.yaml --set repeats=2 --set 'threads=[8]'
+          trove-ceph-bench run intel --scale 0.001
           BENCH_INSTANCE=shop trove-ceph-bench run quick
 
         Ctrl-C stops the current run, stores the seconds measured so far, writes the report and
@@ -174,6 +175,12 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar='KEY=VALUE',
         help='replace a value of the plan, such as repeats=2 (repeatable)',
+    )
+    parser.add_argument(
+        '--scale',
+        metavar='SHARE',
+        help='reduce fixed sizes of data and buffer pools to this share, such as 0.001, for a '
+        'small machine; short for --set scale=SHARE',
     )
     parser.add_argument(
         '--only-variant',

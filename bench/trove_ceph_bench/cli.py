@@ -69,7 +69,8 @@ def _print_error(error: object, status: int) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    loaded = plan_file.load(parsed.plan, os.environ, parsed.set)
+    scale = [] if parsed.scale is None else [f'scale={parsed.scale}']
+    loaded = plan_file.load(parsed.plan, os.environ, [*parsed.set, *scale])
     if parsed.command == 'operations' and isinstance(loaded, plan.LoadPlan):
         raise exceptions.InvalidPlanError(
             f'{parsed.plan}: this is a plan of loads; use "trove-ceph-bench run"'
@@ -128,7 +129,7 @@ def _dry_run_text(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[st
             variants.append(cell.variant.name)
         count = sum(map(len, rows.values()))
         seconds = count * loads.run_sec(loaded) + _fill_sec(loaded, only)
-        unknown = '' if loaded.buffer_pool_mib else ', plus the time to fill the tables'
+        unknown = '' if _is_fill_known(loaded) else ', plus the time to fill the tables'
         end = f'{count} runs, about {progress.duration_text(seconds)}{unknown}'
     lines = [f'{loaded.name}: {loaded.description}', '']
     for conditions, names in rows.items():
@@ -137,15 +138,20 @@ def _dry_run_text(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[st
     return '\n'.join([*lines, '', end])
 
 
+def _is_fill_known(loaded: plan.LoadPlan) -> bool:
+    return loaded.buffer_pool_mib is not None or not any(map(dataset.is_relative, loaded.datasets))
+
+
 def _fill_sec(loaded: plan.LoadPlan, only: Sequence[str]) -> float:
-    if loaded.buffer_pool_mib is None:
+    if not _is_fill_known(loaded):
         return 0.0
-    size_bytes = loaded.buffer_pool_mib * 1024 * 1024
+    size_bytes = (loaded.buffer_pool_mib or 0) * 1024 * 1024
     variants = len(only) or len(loaded.variants)
     return (
         sum(
             loads.fill_sec(
-                dataset.for_ratio(name, size_bytes, loaded.tables), max(loaded.instances)
+                dataset.for_name(name, size_bytes, loaded.tables, loaded.scale),
+                max(loaded.instances),
             )
             for name in loaded.datasets
         )

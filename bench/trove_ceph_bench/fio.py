@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run fio on the volume below a server: latency at queue depth 1, and throughput at depth 16.
+"""Run fio on the volume below a server: latency at queue depth 1, throughput at depths 16 and 64.
 
 A job changes only data that it created: its own files in a directory, or its own image in a pool,
 which is filled before it is read. Both are removed afterwards.
@@ -20,13 +20,22 @@ from trove_ceph import exceptions
 from trove_ceph_bench import model
 
 PROGRAM = 'fio'
-#: 16 KiB is InnoDB's page size; a commit waits for a flush after each write.
+#: 16 KiB is InnoDB's page size, and 8 KiB that of other databases (Red Hat, 2016, names both);
+#: Intel's figures of 2018 are those of writes of 4 KiB.
+_BLOCK_SIZES_KIB = (4, 8, 16)
+_DEPTHS = (1, 16, 64)
 JOBS: dict[str, tuple[str, ...]] = {
-    'randread-16k-qd1': ('--rw=randread', '--bs=16k', '--iodepth=1'),
-    'randread-16k-qd16': ('--rw=randread', '--bs=16k', '--iodepth=16'),
-    'randwrite-16k-qd1-sync': ('--rw=randwrite', '--bs=16k', '--iodepth=1', '--fsync=1'),
-    'randwrite-16k-qd16': ('--rw=randwrite', '--bs=16k', '--iodepth=16'),
+    f'{pattern}-{size}k-qd{depth}': (f'--rw={pattern}', f'--bs={size}k', f'--iodepth={depth}')
+    for pattern in ('randread', 'randwrite')
+    for size in _BLOCK_SIZES_KIB
+    for depth in _DEPTHS
+} | {
+    # A commit waits for a flush after each write.
+    f'randwrite-{size}k-qd1-sync': ('--rw=randwrite', f'--bs={size}k', '--iodepth=1', '--fsync=1')
+    for size in _BLOCK_SIZES_KIB
 }
+#: Intel publishes the last one, which a job of 20 s resolves from 500 operations per second on.
+PERCENTILES = (*model.PERCENTILES, 99.99)
 _FILL = ('--rw=write', '--bs=1M', '--iodepth=4', '--end_fsync=1')
 _FILL_TIMEOUT_SEC = 1800
 _GRACE_SEC = 120
@@ -58,10 +67,9 @@ def parse(output: str) -> dict[str, Any]:
 
 def _latency(figures: Mapping[str, Any]) -> dict[str, float]:
     nanoseconds = {'avg': figures['mean']}
-    for percent in model.PERCENTILES:
+    for percent, value in figures['percentile'].items():
         # fio reports the upper end of a bucket, which may exceed the maximum.
-        value = figures['percentile'][f'{percent:.6f}']
-        nanoseconds[f'p{percent:g}'] = min(value, figures['max'])
+        nanoseconds[f'p{float(percent):g}'] = min(value, figures['max'])
     nanoseconds['max'] = figures['max']
     return {name: round(value / _NS_PER_MS, 4) for name, value in nanoseconds.items()}
 
@@ -132,7 +140,7 @@ def _run_all(
 
 
 def _fio(options: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
-    percentiles = ':'.join(f'{percent:g}' for percent in model.PERCENTILES)
+    percentiles = ':'.join(f'{percent:g}' for percent in PERCENTILES)
     report = ['--output-format=json', f'--percentile_list={percentiles}']
     return _run([PROGRAM, '--name=bench', *options, *report], timeout_sec, environment)
 

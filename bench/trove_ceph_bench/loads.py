@@ -58,16 +58,20 @@ class LoadRunner(runner.Runner):
             self._measure(each, used[: each.cell.instances])
 
     def _datasets(self, stack: contextlib.ExitStack) -> dict[str, model.Dataset]:
-        """Return the datasets by name; query the reference server for an unset buffer pool size."""
+        """Return the datasets by name; query the reference server for a size that they need."""
         loads = self._plan
+        size_bytes: int | None = None
         if loads.buffer_pool_mib is not None:
             size_bytes = loads.buffer_pool_mib * 1024 * 1024
-        else:
+        elif any(map(dataset.is_relative, loads.datasets)):
             (variant,) = [each for each in loads.variants if each.name == loads.reference]
             target = self.enter(stack, variant.name, variant.targets[0])
             variables = database.Server(target.address).variables()
             size_bytes = int(variables['innodb_buffer_pool_size'])
-        return {name: dataset.for_ratio(name, size_bytes, loads.tables) for name in loads.datasets}
+        return {
+            name: dataset.for_name(name, size_bytes, loads.tables, loads.scale)
+            for name in loads.datasets
+        }
 
     def _missing(self, datasets: Mapping[str, model.Dataset]) -> list[_Missing]:
         loads, estimate = self._plan, self.progress.estimate

@@ -91,16 +91,26 @@ class Workload:
 class Dataset:
     """sysbench's tables.
 
-    :param name: as in the plan: ``cached``, ``1:4``, ``1:25`` …
+    :param name: as in the plan: ``cached``, ``1:4``, ``75GiB``, ``45000000 rows`` …
+    :param rows: of each table
+    :param scale: share of the size named, if the plan reduces it
     """
 
     name: str
     tables: int
     rows: int
+    scale: float = 1
 
     @property
     def total_rows(self) -> int:
         return self.tables * self.rows
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON data; a dataset of full size has no scale."""
+        facts = dataclasses.asdict(self)
+        if self.scale == 1:
+            del facts['scale']
+        return facts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,6 +47,7 @@ class LoadPlan:
     :param buffer_pool_mib: size of that buffer pool; None means that the server is queried
     :param fio: jobs to run on the volume below before a variant's first run in each repeat
     :param threads: empty means each workload's own number
+    :param scale: share of the rows of datasets with a size of their own, for a small machine
     :param text: the plan as it is stored with the results
     :param prepare: command to run once before the first run, unless no run is missing
     """
@@ -65,6 +66,7 @@ class LoadPlan:
     warmup_sec: int = 300
     measure_sec: int = 300
     tables: int = 4
+    scale: float = 1
     committer: bool = True
     restart: bool = False
     fio: Sequence[str] = ()
@@ -121,7 +123,7 @@ class LoadPlan:
                 'script': cell.workload.script,
                 'options': dict(cell.workload.options),
             },
-            'dataset': dataclasses.asdict(dataset),
+            'dataset': dataset.facts(),
             'threads': cell.threads,
             'instances': cell.instances,
             'warmup_sec': self.warmup_sec,

@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from oslo_utils import units
 
 from trove_ceph import exceptions, schema_problems, yaml_file
 from trove_ceph.schema_problems import ValuePath
 from trove_ceph.yaml_file import Problem
-from trove_ceph_bench import model, plan, plan_schema, workloads
+from trove_ceph_bench import dataset, model, plan, plan_schema, target_specs, workloads
 
 _SHIPPED = importlib.resources.files('trove_ceph_bench') / 'plans'
 _VARIABLE = re.compile(r'\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}')
 #: The shell replaces the variables in the values of these keys.
 _COMMANDS = frozenset(('command', 'prepare', 'run', 'check', 'cleanup', *plan.COSTS))
+#: The rest of a volume is for redo log, binary logs, undo and the growth of indexes.
+_DATA_SHARE = 0.9
 
 
 def shipped() -> dict[str, str]:
@@ -140,7 +143,10 @@ def _checked(content: dict[str, Any], text: str) -> plan.LoadPlan | plan.Operati
 
 
 def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
-    variants = [_variant(each, ('variants', i)) for i, each in enumerate(content['variants'])]
+    scale = content.get('scale', 1)
+    variants = [
+        _variant(each, ('variants', i), scale) for i, each in enumerate(content['variants'])
+    ]
     names = [variant.name for variant in variants]
     _check_names(names, ('variants',))
     _check_known(content.get('reference', names[0]), names, ('reference',))
@@ -169,6 +175,7 @@ def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
             'text': text,
         }
     )
+    _check_room(loaded)
     for number, event in enumerate(events):
         for index, name in enumerate(event.variants):
             _check_known(name, names, ('events', number, 'variants', index))
@@ -180,11 +187,39 @@ def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
     return loaded
 
 
-def _variant(content: Mapping[str, Any], path: ValuePath) -> plan.Variant:
+def _variant(content: Mapping[str, Any], path: ValuePath, scale: float) -> plan.Variant:
     if ('target' in content) == ('targets' in content):
         raise Problem(path, "give either 'target', or 'targets' for several instances")
     found = content['targets'] if 'targets' in content else [content['target']]
-    return plan.Variant(content['name'], content['role'], tuple(found))
+    if 'count' in content:
+        if len(found) != 1 or not any(kind in found[0] for kind in target_specs.MADE):
+            raise Problem(
+                (*path, 'count'),
+                f"needs one 'target' that the plan makes itself: {' or '.join(target_specs.MADE)}",
+            )
+        found = target_specs.copies(found[0], content['count'])
+    return plan.Variant(
+        content['name'],
+        content['role'],
+        tuple(target_specs.scaled(each, scale) for each in found),
+    )
+
+
+def _check_room(loaded: plan.LoadPlan) -> None:
+    """Refuse a dataset of a fixed size that does not fit a volume that the plan makes."""
+    for number, name in enumerate(loaded.datasets):
+        full = dataset.size_bytes(name, loaded.tables)
+        if full is None:
+            continue
+        data_gib = full * loaded.scale / units.Gi
+        for variant in loaded.variants:
+            for size_gib in filter(None, map(target_specs.volume_gib, variant.targets)):
+                if data_gib > _DATA_SHARE * size_gib:
+                    raise Problem(
+                        ('datasets', number),
+                        f'{data_gib:.1f} GiB of data do not fit the volumes of {variant.name}, '
+                        f'which have {size_gib:g} GiB and need space for logs',
+                    )
 
 
 def _operations_plan(content: dict[str, Any], text: str) -> plan.OperationsPlan:

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from trove_ceph_bench import dataset as dataset_sizes
 from trove_ceph_bench import fio, plan, targets, workloads
 
 _NAME = {
@@ -51,14 +52,15 @@ def load_plan() -> dict[str, Any]:
             'role': _ROLE,
             'target': targets.SCHEMA,
             'targets': _list_of(targets.SCHEMA),
+            'count': _count(1, 'targets'),
         },
         'required': ['name', 'role'],
         'additionalProperties': False,
     }
     dataset = {
         'type': 'string',
-        'pattern': '^(cached|1:[1-9][0-9]*(\\.[0-9]+)?)$',
-        'description': 'cached, or the ratio of the buffer pool to the data in quotes, as "1:4"',
+        'pattern': dataset_sizes.PATTERN,
+        'description': dataset_sizes.EXPECTED,
     }
     properties = {
         'name': _NAME,
@@ -75,6 +77,12 @@ def load_plan() -> dict[str, Any]:
         'warmup_sec': _count(0, 'seconds'),
         'measure_sec': _count(1, 'seconds'),
         'tables': _count(1, 'tables'),
+        'scale': {
+            'type': 'number',
+            'exclusiveMinimum': 0,
+            'maximum': 1,
+            'description': 'a share of the full size, above 0 and at most 1',
+        },
         'committer': _FLAG,
         'restart': _FLAG,
         'fio': _list_of({'enum': list(fio.JOBS)}),

@@ -139,6 +139,7 @@ def evaluate(
         'totals': {
             **figures(elapsed, counted),
             'iops_per_gib': round(operations / elapsed / size_gib, 3),
+            'write_iops_per_gib': round(counted.write_ops / elapsed / size_gib, 3),
         },
         'seconds': [
             {'second': number, **figures(span.until - span.since, span.counted)}

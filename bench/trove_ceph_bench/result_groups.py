@@ -92,6 +92,13 @@ METRICS = {
         Metric('read_latency_ms', 'Read latency', 'ms', ('rbd', 'totals', 'read_latency_ms')),
         Metric('write_latency_ms', 'Write latency', 'ms', ('rbd', 'totals', 'write_latency_ms')),
         Metric('iops_per_gib', 'IOPS per GiB', '1/s/GiB', ('rbd', 'totals', 'iops_per_gib'), True),
+        Metric(
+            'write_iops_per_gib',
+            'Write IOPS per GiB',
+            '1/s/GiB',
+            ('rbd', 'totals', 'write_iops_per_gib'),
+            True,
+        ),
         Metric('client_cores', 'Client', 'cores', ('cpu', 'client_cores')),
         Metric('server_cores', 'Server', 'cores', ('cpu', 'server_cores')),
         Metric('host_busy', 'Host busy', 'share', ('cpu', 'host_busy'), None),
@@ -287,7 +294,10 @@ def parts(conditions: Mapping[str, Any]) -> dict[str, str]:
     if conditions['kind'] == 'operation':
         size = {'data_mib': f'{conditions["data_mib"]} MiB'} if 'data_mib' in conditions else {}
         return {'operation': conditions['operation'], **size}
-    found = {'workload': conditions['workload']['name'], 'dataset': conditions['dataset']['name']}
+    found = {
+        'workload': conditions['workload']['name'],
+        'dataset': _dataset_text(conditions['dataset']),
+    }
     for key, word in (('threads', 'thread'), ('instances', 'instance')):
         count = conditions.get(key)
         if count is not None:
@@ -302,6 +312,11 @@ def parts(conditions: Mapping[str, Any]) -> dict[str, str]:
     if conditions.get('restart'):
         found['restart'] = 'restarted before'
     return found
+
+
+def _dataset_text(dataset: Mapping[str, Any]) -> str:
+    scale = dataset.get('scale', 1)
+    return dataset['name'] if scale == 1 else f'{dataset["name"]} at scale {scale:g}'
 
 
 def _order(conditions: Mapping[str, Any]) -> tuple[Any, ...]:

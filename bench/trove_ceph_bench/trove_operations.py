@@ -10,7 +10,7 @@ import argparse
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -151,6 +151,19 @@ class Operations:
         source = cloud.find_one(self._trove.instances, instance)
         return self._create(name, nics=nics_of(source), replica_of=source.id)
 
+    def create(
+        self, name: str, like: str, flavor_id: str, volume: Mapping[str, Any], zone: str | None
+    ) -> str:
+        """Create an instance like another one; return the id once it is HEALTHY.
+
+        :param flavor_id: of the new instance
+        :param volume: its ``size`` in GiB and its ``type``
+        :param zone: availability zone; None: the request names none
+        """
+        source = self._trove.instances.get(cloud.find_one(self._trove.instances, like).id)
+        parameters = parameters_like(source) | {'flavor_id': flavor_id, 'volume': dict(volume)}
+        return self._create(name, **parameters, access=access_like(source), availability_zone=zone)
+
     def list_databases(self, instance: str, at_once: int) -> None:
         """List the databases of an instance several times in parallel, as busy clients do."""
         source = cloud.find_one(self._trove.instances, instance)
@@ -214,7 +227,7 @@ class Operations:
 
     def _instance_state(self, instance_id: str) -> tuple[bool, str]:
         # Listing does not call the guest agent; showing an instance does.
-        for one in self._trove.instances.list():
+        for one in cloud.list_all(self._trove.instances):
             if one.id == instance_id:
                 raise_if_failed(self._trove, one)
                 state = f'{one.status} {one.operating_status}'
@@ -222,14 +235,14 @@ class Operations:
         raise exceptions.LoadFailedError(f'instance {instance_id} is gone')
 
     def _delete(self, manager: Any, name: str) -> None:
-        for found in [one for one in manager.list() if name in (one.name, one.id)]:
+        for found in [one for one in cloud.list_all(manager) if name in (one.name, one.id)]:
             manager.delete(found.id)
             self._wait(
                 f'deletion of {name}', functools.partial(self._is_gone, manager, found.id), POLL_SEC
             )
 
     def _is_gone(self, manager: Any, identity: str) -> tuple[bool, str]:
-        found = [one.status for one in manager.list() if one.id == identity]
+        found = [one.status for one in cloud.list_all(manager) if one.id == identity]
         return not found, ', '.join(found)
 
     def _wait(self, what: str, poll: Callable[[], tuple[bool, str]], poll_sec: float) -> None:

@@ -156,6 +156,14 @@ def _notes(
             f'Short phases: {listed} of warm-up and measurement; the reference architectures use '
             f'{FULL_PHASE_SEC} s + {FULL_PHASE_SEC} s.',
         )
+    scales = sorted({cell.config['dataset'].get('scale', 1) for cell in loads} - {1})
+    if scales:
+        yield Caveat(
+            'note',
+            f'Reduced data: {", ".join(f"{scale:g}" for scale in scales)} of the rows of the '
+            f'published load, and as much memory where the plan sets it; published absolute '
+            f'figures are of the full size.',
+        )
     counts = [len(cell.counted) for cell in found]
     if counts and 1 < min(counts) < FULL_REPEATS:
         yield Caveat(

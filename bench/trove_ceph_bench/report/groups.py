@@ -20,6 +20,7 @@ IMAGE_METRICS = (
     'read_latency_ms',
     'write_latency_ms',
     'iops_per_gib',
+    'write_iops_per_gib',
 )
 _INSTRUMENTS = (
     *IMAGE_METRICS,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the reference architectures and of the settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trove_ceph_bench import numbers, result_groups
@@ -44,6 +44,7 @@ def published_ratios(model: Data) -> Table:
             Text(ratio['what'], ratio['id']),
             [
                 [
+                    Text(', '.join(ratio['workloads'])),
                     Text(result_groups.METRICS[ratio['metric']].label),
                     Text(numbers.number(ratio['value']), ratio['from']),
                     Text(_source(references, ratio)),
@@ -52,8 +53,9 @@ def published_ratios(model: Data) -> Table:
         )
         for ratio in references['ratios']
     ]
-    columns = ['Compared', 'Figure', 'Ratio', 'Source']
-    return Table('published-ratios', 'Published ratios', columns, blocks, frozenset((2,)))
+    columns = ['Compared', 'Workload', 'Figure', 'Ratio', 'Source']
+    caption = 'Published ratios of the workloads measured here'
+    return Table('published-ratios', caption, columns, blocks, frozenset((3,)))
 
 
 def published_figures(model: Data) -> Table:
@@ -64,17 +66,30 @@ def published_figures(model: Data) -> Table:
             Text(figure['what']),
             [
                 [
+                    Text(', '.join(figure.get('workloads') or [figure['job']])),
                     Text(f'{figure["value"]} {figure["unit"]}'),
                     Text(figure['latency_ms'] or numbers.UNKNOWN),
+                    Text(_measured_text(figure['measured'])),
                     Text(_source(references, figure)),
                 ]
             ],
         )
         for figure in references['figures']
     ]
-    columns = ['Set-up', 'Figure', 'Latency, ms', 'Source']
+    columns = ['Set-up', 'Workload', 'Figure', 'Latency, ms', 'Measured here', 'Source']
     caption = 'Published figures, which depend on their hardware'
-    return Table('published-figures', caption, columns, blocks, frozenset((1, 2)))
+    return Table('published-figures', caption, columns, blocks, frozenset((2, 3)))
+
+
+def _measured_text(measured: Sequence[Data]) -> str:
+    """Return our own figures; those of one variant under several conditions as a range."""
+    found: dict[str, list[float]] = {}
+    for each in measured:
+        found.setdefault(each['variant'], []).append(each['value'])
+    return ', '.join(
+        f'{variant} {" to ".join(dict.fromkeys(map(numbers.number, (min(values), max(values)))))}'
+        for variant, values in found.items()
+    )
 
 
 def differing(model: Data) -> Table:

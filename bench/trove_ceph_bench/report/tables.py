@@ -206,6 +206,7 @@ def images(model: Data) -> Table:
             'Read latency, ms',
             'Write latency, ms',
             'IOPS per GiB',
+            'Writes per GiB',
         ],
         lambda each: [_figure(each, metric) for metric in IMAGE_METRICS],
     )
@@ -222,7 +223,7 @@ def volumes(model: Data) -> Table:
                 Text(numbers.number(row['mib_s'])),
                 *(
                     Text(numbers.number((row['latency_ms'] or {}).get(key)))
-                    for key in ('avg', 'p99', 'p99.9')
+                    for key in ('avg', 'p99', 'p99.9', 'p99.99')
                 ),
                 Text(numbers.number((row['flush_ms'] or {}).get('p99'))),
             ]
@@ -231,8 +232,9 @@ def volumes(model: Data) -> Table:
         ]
         blocks.append(Block(Text(job), rows))
     columns = ['Job', 'Variant', 'IOPS', 'MiB/s', 'Average, ms', 'p99, ms', 'p99.9, ms']
+    columns += ['p99.99, ms', 'Flush p99, ms']
     caption = 'The volume without MySQL, by fio'
-    return Table('volumes', caption, [*columns, 'Flush p99, ms'], blocks, frozenset(range(2, 8)))
+    return Table('volumes', caption, columns, blocks, frozenset(range(2, len(columns))))
 
 
 def processors(model: Data) -> Table:

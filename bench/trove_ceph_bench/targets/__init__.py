@@ -9,7 +9,7 @@ import jsonschema.exceptions
 
 from trove_ceph import exceptions
 from trove_ceph_bench import model
-from trove_ceph_bench.targets import dsn, instance, server
+from trove_ceph_bench.targets import created, dsn, instance, server
 from trove_ceph_bench.targets.specification import SCHEMA, Settings
 
 __all__ = ('SCHEMA', 'Settings', 'create')
@@ -18,6 +18,7 @@ _KINDS: Mapping[str, Callable[[str, Mapping[str, Any], Settings], model.Target]]
     'instance': instance.from_spec,
     'dsn': dsn.from_spec,
     'server': server.from_spec,
+    'create': created.from_spec,
 }
 
 

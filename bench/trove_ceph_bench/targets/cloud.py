@@ -57,7 +57,7 @@ def clients() -> tuple[Any, Any]:
     # Importing it takes more than a second, which must not count for the commands that plans time.
     import troveclient.v1.client
 
-    with _translated('cannot connect to the cloud'):
+    with translated('cannot connect to the cloud'):
         connection = openstack.connect()
         trove = troveclient.v1.client.Client(
             session=connection.session,
@@ -99,7 +99,7 @@ class Cloud:
 
         :raises TargetUnavailableError: no instance or several instances have the name
         """
-        with _translated(f'cannot look up instance {name_or_id}'):
+        with translated(f'cannot look up instance {name_or_id}'):
             found = self._find(name_or_id)
         if found is None:
             raise exceptions.TargetUnavailableError(f'there is no instance {name_or_id}')
@@ -107,7 +107,7 @@ class Cloud:
 
     def has_instance(self, instance_id: str) -> bool:
         """Return whether the instance still exists."""
-        with _translated(f'cannot look up instance {instance_id}'):
+        with translated(f'cannot look up instance {instance_id}'):
             try:
                 self._trove.instances.get(instance_id)
             except _NOT_FOUND:
@@ -116,19 +116,19 @@ class Cloud:
 
     def create_schema(self, instance_id: str, schema: str, password: str) -> None:
         """Create an empty database, and a user with access to this database only."""
-        with _translated(f'cannot create database {schema} in instance {instance_id}'):
+        with translated(f'cannot create database {schema} in instance {instance_id}'):
             self._trove.databases.create(instance_id, [{'name': schema}])
             user = {'name': database.user_of(schema), 'password': password}
             self._trove.users.create(instance_id, [user | {'databases': [{'name': schema}]}])
 
     def list_schemas(self, instance_id: str) -> set[str]:
         """Return the databases that the benchmark created, also if only the user is left."""
-        with _translated(f'cannot list the databases of instance {instance_id}'):
+        with translated(f'cannot list the databases of instance {instance_id}'):
             return self._schemas(instance_id)
 
     def ensure_no_schema(self, instance_id: str, schema: str) -> None:
         """Remove a database and its user, and wait until they are gone."""
-        with _translated(f'cannot remove database {schema} from instance {instance_id}'):
+        with translated(f'cannot remove database {schema} from instance {instance_id}'):
             with contextlib.suppress(*_NOT_FOUND):
                 self._trove.users.delete(instance_id, database.user_of(schema))
             with contextlib.suppress(*_NOT_FOUND):
@@ -233,12 +233,37 @@ def find_one(manager: Any, name_or_id: str) -> Any:
 
     :raises TargetUnavailableError: there is none, or there are several
     """
-    found = [one for one in manager.list() if name_or_id in (one.name, one.id)]
+    found = [one for one in list_all(manager) if name_or_id in (one.name, one.id)]
     if len(found) == 1:
         return found[0]
     count, remedy = (len(found), '; use an id') if found else ('none', '')
     raise exceptions.TargetUnavailableError(
         f'{name_or_id}: Trove lists {count} of this name{remedy}'
+    )
+
+
+def list_all(manager: Any) -> list[Any]:
+    """Return the resources of all pages of a manager's list."""
+    page = manager.list()
+    found = list(page)
+    # Lists of flavors have no pages.
+    while marker := getattr(page, 'next', None):
+        page = manager.list(marker=marker)
+        found += page
+    return found
+
+
+def find_flavor(manager: Any, ram_mib: int, vcpus: int) -> Any:
+    """Return the flavor with this memory and number of processors.
+
+    :raises TargetUnavailableError: there is none
+    """
+    for flavor in list_all(manager):
+        if (flavor.ram, flavor.vcpus) == (ram_mib, vcpus):
+            return flavor
+    raise exceptions.TargetUnavailableError(
+        f'no flavor has {ram_mib} MiB and {vcpus} processors; create one, or name another one with '
+        "'flavor: {name: …}'"
     )
 
 
@@ -271,7 +296,8 @@ def _instance(found: Any) -> Instance:
 
 
 @contextlib.contextmanager
-def _translated(failure: str) -> Iterator[None]:
+def translated(failure: str) -> Iterator[None]:
+    """Raise TargetUnavailableError, which begins with the failure, for errors of the clients."""
     try:
         yield
     except _ERRORS as error:

@@ -126,7 +126,34 @@ _SERVER = _object(
     ('mysqld', 'on'),
 )
 
+_CREATE = _object(
+    {
+        'name': _text('a name that begins with bench-', pattern='^bench-[A-Za-z0-9._-]+$'),
+        'like': _text('name or id of the instance to take datastore and networks from'),
+        'flavor': {
+            'anyOf': [
+                _object(
+                    {'ram_mib': _count('memory in MiB'), 'vcpus': _count('a number of processors')},
+                    ('ram_mib', 'vcpus'),
+                ),
+                _object({'name': _text('name or id of a flavor')}, ('name',)),
+            ],
+        },
+        'volume_gib': _count('a number of GiB'),
+        'volume_type': _text('a volume type'),
+        'zone': _text('an availability zone'),
+    },
+    ('name', 'like', 'flavor', 'volume_gib'),
+)
+#: Distinguishes targets that are equal otherwise.
+_NUMBER = _count('a number from 1 on')
+
 #: The JSON schema of a target.
 SCHEMA: Mapping[str, Any] = {
-    'anyOf': [_INSTANCE, _DSN, _object({'server': _SERVER}, ('server',))],
+    'anyOf': [
+        _INSTANCE,
+        _DSN,
+        _object({'server': _SERVER, 'number': _NUMBER}, ('server',)),
+        _object({'create': _CREATE, **_RBD_LOCATION, 'number': _NUMBER}, ('create',)),
+    ],
 }

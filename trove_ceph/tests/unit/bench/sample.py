@@ -31,10 +31,10 @@ LOAD_PLAN = {
     'description': "Our guest's my.cnf against stock Trove's, on the same volume",
     'ratios': [
         {
-            'name': 'replica-2-vs-local-nvme',
-            'of': 'stock',
-            'to': 'local',
-            'reference': 'seagate-replica-2',
+            'name': 'flash-to-hdd',
+            'of': 'local',
+            'to': 'stock',
+            'reference': 'redhat-flash-to-hdd',
         }
     ],
 }
@@ -273,6 +273,7 @@ def _rbd(level, generator):
             'read_latency_ms': round(generator.uniform(0.5, 0.7), 3),
             'write_latency_ms': round(generator.uniform(1.5, 1.9), 3),
             'iops_per_gib': round(level * 3.5 / 2, 1),
+            'write_iops_per_gib': round(level * 3.1 / 2, 1),
         },
         'seconds': [],
     }

@@ -11,7 +11,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.bench import sample, test_plan_file
-from trove_ceph_bench import cli, loads, operations, runner
+from trove_ceph_bench import cli, loads, operations, progress, runner
 
 
 class CommandTestCase(base.BaseTestCase):
@@ -92,6 +92,21 @@ class DryRunTestCase(CommandTestCase):
         # 0.5 and 4 times 1 GiB, for two variants, at 8 MiB/s: 1152 s in addition to the runs.
         seconds = 32 * (4 + loads.RUN_OVERHEAD_SEC) + 1152
         self.assertIn(f'about {seconds // 60}:{seconds % 60:02d}', self.output.getvalue())
+
+    def test_scale_and_a_dataset_of_a_fixed_size(self):
+        text = test_plan_file.PLAN.replace('cached, 1:4', '8GiB')
+        plan = self.write('plan.yaml', text)
+        # 8 GiB and an eighth of it, for two variants, at 8 MiB/s, in addition to the runs.
+        for scale, fill_sec in (((), 2048), (('--scale', '0.125'), 256)):
+            self.output = io.StringIO()
+            self.assertEqual(0, self.run_command('run', plan, '--dry-run', *scale))
+            seconds = 16 * (4 + loads.RUN_OVERHEAD_SEC) + fill_sec
+            self.assertIn(f'about {progress.duration_text(seconds)}\n', self.output.getvalue())
+
+    def test_invalid_scale(self):
+        plan = self.write('plan.yaml', test_plan_file.PLAN)
+        self.assertEqual(2, self.run_command('run', plan, '--dry-run', '--scale', '2'))
+        self.assert_one_line('scale', '2 is too large', '1')
 
     def test_operations(self):
         plan = self.write('plan.yaml', test_plan_file.OPERATIONS)

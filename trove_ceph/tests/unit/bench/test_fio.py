@@ -26,6 +26,12 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual(7.8257, found['flush_ms']['avg'])
         self.assertEqual(129.9228, found['flush_ms']['max'])
 
+    def test_writes_at_queue_depth_64_with_p99_99(self):
+        found = fio.parse(recorded.text('randwrite-4k-qd64.json'))
+        self.assertEqual(66720.64, found['iops'])
+        self.assertEqual(187.6951, found['latency_ms']['p99.99'])
+        self.assertLess(found['latency_ms']['p99.9'], found['latency_ms']['p99.99'])
+
     def test_no_percentile_exceeds_the_maximum(self):
         latency = fio.parse(recorded.text('randwrite-16k-qd1-sync.json'))['latency_ms']
         self.assertEqual(latency['max'], latency['p99.9'])
@@ -38,6 +44,22 @@ class ParseTest(base.BaseTestCase):
     def test_no_result(self):
         for text in ('', 'fio: failed', '{"jobs": []}', '{"jobs": [{}]}'):
             self.assertRaises(exceptions.LoadFailedError, fio.parse, text)
+
+
+class JobsTest(base.BaseTestCase):
+    def test_every_block_size_at_every_depth(self):
+        for pattern in ('randread', 'randwrite'):
+            for size in (4, 8, 16):
+                for depth in (1, 16, 64):
+                    self.assertEqual(
+                        (f'--rw={pattern}', f'--bs={size}k', f'--iodepth={depth}'),
+                        fio.JOBS[f'{pattern}-{size}k-qd{depth}'],
+                    )
+
+    def test_a_flush_after_each_write_at_depth_1(self):
+        jobs = {name: options for name, options in fio.JOBS.items() if '--fsync=1' in options}
+        self.assertEqual({f'randwrite-{size}k-qd1-sync' for size in (4, 8, 16)}, set(jobs))
+        self.assertTrue(all('--iodepth=1' in options for options in jobs.values()))
 
 
 class RunTest(base.BaseTestCase):

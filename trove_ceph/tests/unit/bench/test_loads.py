@@ -178,6 +178,15 @@ class OrderTestCase(LoadRunnerTestCase):
         rows = {run.config['dataset']['rows'] for run in self.stored()}
         self.assertEqual({int(128 * MIB * 4 / loads.dataset.BYTES_PER_ROW / 4)}, rows)
 
+    def test_absolute_dataset_needs_no_buffer_pool(self):
+        server = mock.Mock(side_effect=AssertionError('queried'))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.loads.database.Server', server))
+        self.run_plan(buffer_pool_mib=None, repeats=1, datasets=['5000 rows'], scale=0.5)
+        self.assertEqual(
+            {'name': '5000 rows', 'tables': 4, 'rows': 2500, 'scale': 0.5},
+            self.stored()[0].config['dataset'],
+        )
+
     def test_disclosure_and_results(self):
         self.run_plan(repeats=1, threads=[4])
         run = self.stored()[0]

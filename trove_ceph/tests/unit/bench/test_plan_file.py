@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
 import fixtures
 import testtools
 import yaml
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph_bench import plan, plan_file
+from trove_ceph_bench import dataset, plan, plan_file
 from trove_ceph_bench.report import references
 
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -106,7 +108,7 @@ class LoadTestCase(PlanFileTestCase):
 
     def test_every_shipped_plan_is_valid(self):
         shipped = plan_file.shipped()
-        expected = {'quick', 'tuning', 'tiers', 'replicas', 'threads', 'reference'}
+        expected = {'quick', 'tuning', 'tiers', 'threads', 'intel', 'seagate', 'hci-fleet'}
         self.assertEqual(set(), expected - set(shipped))
         for name, description in shipped.items():
             loaded = plan_file.load(name, REQUIRED)
@@ -135,6 +137,96 @@ class LoadTestCase(PlanFileTestCase):
     def test_missing_plan(self):
         with testtools.ExpectedException(exceptions.InvalidPlanError, '.*nowhere.*quick.*tuning'):
             plan_file.load('nowhere', {})
+
+
+class PaperTestCase(PlanFileTestCase):
+    """The plans of the reference documents have the figures of these."""
+
+    def plan(self, name, *settings):
+        return plan_file.load(name, REQUIRED, settings)
+
+    def phases(self, loaded):
+        return loaded.warmup_sec, loaded.measure_sec
+
+    def test_intel(self):
+        loaded = self.plan('intel')
+        self.assertEqual((['14000000 rows'], 30), (loaded.datasets, loaded.tables))
+        self.assertEqual((300, 300), self.phases(loaded))
+        self.assertEqual({8}, {cell.threads for cell in loaded.cells()})
+        self.assertEqual((20, 20), (max(loaded.instances), len(loaded.variants[0].targets)))
+        server = loaded.variants[0].targets[0]['server']
+        self.assertEqual(21 * units.Gi, server['options']['innodb_buffer_pool_size'])
+        self.assertEqual(150, server['on']['rbd']['size_gib'])
+
+    def test_seagate(self):
+        loaded = self.plan('seagate')
+        self.assertEqual((['45000000 rows'], 1), (loaded.datasets, loaded.tables))
+        self.assertEqual(300, loaded.measure_sec)
+        self.assertEqual({100}, {cell.threads for cell in loaded.cells()})
+        for variant in loaded.variants:
+            options = variant.targets[0]['server']['options']
+            self.assertEqual(6 * units.Gi, options['innodb_buffer_pool_size'])
+            self.assertEqual(6 * 4 * units.Gi, options['innodb_redo_log_capacity'])
+
+    def test_hci_fleet(self):
+        loaded = self.plan('hci-fleet')
+        (fleet,) = loaded.variants
+        self.assertEqual(10, len(fleet.targets))
+        self.assertEqual(list(range(1, 11)), [each['number'] for each in fleet.targets])
+        for each in fleet.targets:
+            self.assertEqual({'ram_mib': 8192, 'vcpus': 4}, each['create']['flavor'])
+            self.assertEqual(100, each['create']['volume_gib'])
+        self.assertEqual(['write', 'read', 'mixed-70-30'], [each.name for each in loaded.workloads])
+        self.assertEqual(75 * units.Gi, dataset.size_bytes(loaded.datasets[0], loaded.tables))
+
+    def test_the_fleet_of_a_small_cloud_as_its_comment_says(self):
+        text = (Path(plan_file.__file__).parent / 'plans' / 'hci-fleet.yaml').read_text()
+        comment = ' '.join(re.findall(r'^#   (--.*)$', text, re.MULTILINE))
+        arguments = shlex.split(comment)
+        settings = [f'scale={arguments[1]}', *arguments[3::2]]
+        loaded = self.plan('hci-fleet', *settings)
+        self.assertEqual(2, len(loaded.variants[0].targets))
+        self.assertEqual({'name': 'db.small'}, loaded.variants[0].targets[0]['create']['flavor'])
+
+
+class ScaleTestCase(PlanFileTestCase):
+    def test_reduces_the_memory_and_the_redo_log_of_servers(self):
+        loaded = plan_file.load('seagate', REQUIRED, ['scale=0.1'])
+        options = loaded.variants[0].targets[0]['server']['options']
+        self.assertEqual(6 * units.Gi // 10, options['innodb_buffer_pool_size'])
+        self.assertEqual(24 * units.Gi // 10, options['innodb_redo_log_capacity'])
+        self.assertEqual(200, options['max_connections'])
+
+    def test_keeps_least_values(self):
+        loaded = plan_file.load('seagate', REQUIRED, ['scale=0.0001'])
+        options = loaded.variants[0].targets[0]['server']['options']
+        self.assertEqual(16 * units.Mi, options['innodb_buffer_pool_size'])
+        self.assertEqual(64 * units.Mi, options['innodb_redo_log_capacity'])
+
+    def test_is_stored_with_the_plan(self):
+        loaded = self.load(PLAN, 'scale=0.01')
+        self.assertEqual(0.01, loaded.scale)
+        self.assertEqual(0.01, yaml.safe_load(loaded.text)['scale'])
+
+    def test_out_of_range(self):
+        for scale in ('0', '-1', '2', 'small'):
+            self.assert_refused('repeats: 2', f'repeats: 2\nscale: {scale}', 'line 18', 'scale')
+
+
+class RoomTestCase(PlanFileTestCase):
+    text = PLAN.replace('{local: /srv}', '{rbd: {pool: p, size_gib: 10}}')
+
+    def test_data_that_do_not_fit_the_volume(self):
+        self.assert_refused(
+            '1:4', '10GiB', 'datasets[1]', '10.0 GiB', 'volumes of ours', '10 GiB', text=self.text
+        )
+
+    def test_rows_count_in_every_table(self):
+        self.assert_refused('1:4', '20000000 rows', 'datasets[1]', '18.2 GiB', text=self.text)
+        self.load(self.text.replace('1:4', '20000000 rows'), 'tables=1')
+
+    def test_reduced_data_fit(self):
+        self.assertEqual(0.1, self.load(self.text.replace('1:4', '10GiB'), 'scale=0.1').scale)
 
 
 class MessageTestCase(PlanFileTestCase):
@@ -178,6 +270,13 @@ class MessageTestCase(PlanFileTestCase):
             '      instance: first-database',
             '      instance: a\n    targets: [{instance: b}]',
             *('variants[1]', 'target', 'several instances'),
+        )
+
+    def test_count_of_targets_that_the_plan_does_not_make(self):
+        self.assert_refused(
+            '      instance: first-database',
+            '      instance: first-database\n    count: 2',
+            *('variants[1].count', 'server or create'),
         )
 
     def test_more_instances_than_targets(self):

@@ -81,8 +81,16 @@ class EvaluateTest(base.BaseTestCase):
         self.assertEqual(round(100 * 16384 / MIB, 3), found['totals']['write_mib_s'])
         self.assertEqual(5.0, found['totals']['write_latency_ms'])
         self.assertEqual(50.0, found['totals']['iops_per_gib'])
+        self.assertEqual(50.0, found['totals']['write_iops_per_gib'])
         self.assertEqual({100.0}, {each['write_iops'] for each in found['seconds']})
         self.assertEqual([1, 2, 3, 4, 5, 6], [each['second'] for each in found['seconds']])
+
+    def test_reads_do_not_count_as_writes_per_gib(self):
+        points = [
+            (float(t), rbd_stats.Counters(write_ops=10 * t, read_ops=30 * t)) for t in range(9, 18)
+        ]
+        totals = self.evaluate(points)['totals']
+        self.assertEqual((5.0, 20.0), (totals['write_iops_per_gib'], totals['iops_per_gib']))
 
     def test_only_the_phase_counts(self):
         fast_before_and_after = [

@@ -9,7 +9,7 @@ from oslotest import base
 
 from trove_ceph.tests.unit.bench import sample
 from trove_ceph_bench import results
-from trove_ceph_bench.report import model, references
+from trove_ceph_bench.report import model
 
 
 class ModelTest(base.BaseTestCase):
@@ -99,20 +99,14 @@ class ModelTest(base.BaseTestCase):
 
     def test_declared_ratios_have_their_published_references(self):
         rows = self.loads['references']['measured']
-        self.assertEqual(6, len(rows))
-        self.assertEqual(0.773, rows[0]['reference']['value'])
-        self.assertAlmostEqual(1 / 1.8, rows[0]['ratio']['value'], delta=0.05)
+        # For 4 and 16 threads each: reads 2, writes 4, and the mix 4.
+        self.assertEqual(20, len(rows))
+        (row,) = [
+            each for each in rows if (each['where'], each['metric']) == ('write · 4 threads', 'tps')
+        ]
+        self.assertEqual(16, row['reference']['value'])
+        self.assertAlmostEqual(1.8, row['ratio']['value'], delta=0.15)
         self.assertEqual([], self.loads['references']['unknown'])
-
-    def test_published_figures_are_consistent(self):
-        known = references.published()
-        for entry in known['figures'] + known['ratios']:
-            self.assertIn(entry['source'], known['sources'])
-        for ratio in known['ratios']:
-            of, slash, to = ratio['from'].removesuffix(' TPS').partition(' / ')
-            if slash:
-                quotient = float(of.replace(' ', '')) / float(to.replace(' ', ''))
-                self.assertAlmostEqual(quotient, ratio['value'], places=3)
 
     def test_disclosure_lists_differing_variables_first(self):
         section = self.loads['disclosure'][0]

@@ -188,7 +188,7 @@ class ReportTest(base.BaseTestCase):
         ]
         self.assertEqual(loads, headings['loads'])
         self.assertEqual(
-            ['Verdict', 'Operations by data size', *loads[-3:]], headings['operations']
+            ['Verdict', 'Operations by data size', *loads[-2:]], headings['operations']
         )
 
     def test_markdown_has_the_same_tables(self):

@@ -146,3 +146,21 @@ class DescribeTest(CloudTestCase):
         self.connection.cpu_details = [{'time': None}]
 
         self.assertIsNone(client.cpu_sec(self.instance(client)))
+
+
+class ListAllTest(base.BaseTestCase):
+    """Lists come in pages, or whole."""
+
+    def test_pages(self):
+        class Manager:
+            def list(self, marker=None):
+                start = int(marker or 0)
+                page = fake_cloud.Page(range(start, min(start + 2, 5)))
+                page.next = str(start + 2) if start + 2 < 5 else None
+                return page
+
+        self.assertEqual([0, 1, 2, 3, 4], cloud.list_all(Manager()))
+
+    def test_whole(self):
+        manager = fake_cloud.resource(list=lambda: [1, 2])
+        self.assertEqual([1, 2], cloud.list_all(manager))

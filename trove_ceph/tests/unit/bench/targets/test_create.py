@@ -24,7 +24,21 @@ VALID = (
         }
     },
 )
+FLEET = {'name': 'bench-fleet', 'like': 'shop', 'volume_gib': 100}
+SIZE = {'ram_mib': 8192, 'vcpus': 4}
+VALID += (
+    {'server': LOCAL, 'number': 2},
+    {'create': FLEET | {'flavor': SIZE}, 'number': 10},
+    {
+        'create': FLEET | {'flavor': {'name': 'db.large'}, 'volume_type': 'nvme', 'zone': 'b'},
+        'ceph': {'pool': 'volumes'},
+    },
+)
 INVALID = (
+    ({'create': FLEET | {'flavor': SIZE, 'name': 'shop'}}, 'create.name'),
+    ({'create': FLEET}, 'flavor'),
+    ({'create': FLEET | {'flavor': {'vcpus': 4}}}, 'create.flavor'),
+    ({'server': LOCAL, 'number': 0}, 'number'),
     ({}, 'expected exactly one of'),
     ({'instance': 'a', 'dsn': 'mysql://u@h'}, 'instance and dsn'),
     ({'instance': 'a', 'password_env': 'P'}, 'password_env'),

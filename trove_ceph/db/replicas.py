@@ -65,6 +65,8 @@ class ReplicaStore:
     ) -> ReplicaRecord:
         """Add a replica that follows its source; return the one that exists if it is repeated.
 
+        One that :meth:`adopt` has added meanwhile gets the time.
+
         :param volume_id: of the volume that the instance uses
         :param cloned_at: when the snapshot of its data was created; None: its volume is no clone
         :raises RecordExistsError: it is the replica of another source
@@ -81,33 +83,60 @@ class ReplicaStore:
                     f'{row.as_model()}: cannot become a replica of instance {source_id}; detach it '
                     'first'
                 )
+            elif row.volume_id == volume_id and row.cloned_at is None:
+                row.cloned_at = cloned_at
+            return row.as_model()
+
+    @retry_on_deadlock
+    def adopt(
+        self, instance_id: str, project_id: str, source_id: str, volume_id: str | None
+    ) -> ReplicaRecord | None:
+        """Add a replica of Trove's table that has no row, or correct the source of its row.
+
+        When it was cloned is not known.
+
+        :returns: None: it is no replica of the source any more, or has a task; nothing is written
+        """
+        with self._transactions.writing() as session:
+            # Before the row, which a promotion changes before Trove's table.
+            if not trove_tasks.is_idle_replica(session, instance_id, source_id):
+                return None
+            now = self._transactions.database_time(session)
+            row = session.get(_Row, instance_id, with_for_update=True)
+            if row is None:
+                row = _new_row(instance_id, project_id, source_id, now)
+                row.volume_id = volume_id
+                insert(session, row)
+            elif row.source_id != source_id:
+                row.source_id, row.updated_at = source_id, now
             return row.as_model()
 
     @retry_on_deadlock
     def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
         """Make a replica the source of all others of its source; idempotent.
 
-        Its own row is removed, and the replication policy becomes its own. The fresh clones that
-        others are being given stay as they are.
+        Its own row is removed, if it has one, and the replication policy becomes its own. The fresh
+        clones that others are being given stay as they are.
 
         :param keeps_source: the old source becomes a replica; False: it is given up
-        :raises RecordNotFoundError: the candidate is not a replica of the source
+        :raises RecordNotFoundError: the candidate is the replica of another source
         :raises InvalidTransitionError: the candidate is being re-provisioned; nothing is written
         """
         with self._transactions.writing() as session:
             candidate = session.get(_Row, candidate_id, with_for_update=True)
-            of_source = sa.select(_Row.instance_id).where(_Row.source_id == source_id)
-            if candidate is None and session.scalar(of_source.limit(1)) is None:
-                return
-            if candidate is None or candidate.source_id != source_id:
+            if candidate is not None and candidate.source_id != source_id:
                 raise exceptions.RecordNotFoundError(
                     f'instance {candidate_id}: is not a replica of instance {source_id}'
                 )
-            replica_states.next_state(ReplicaState(candidate.state), Event.REMOVE)
             now = self._transactions.database_time(session)
-            if keeps_source:
-                insert(session, _new_row(source_id, candidate.project_id, candidate_id, now))
-            session.delete(candidate)
+            of_source = sa.select(_Row.project_id).where(_Row.source_id == source_id)
+            # Without a row of the source's replicas, the watch adds that of the old source.
+            project_id = session.scalar(of_source.limit(1))
+            if keeps_source and project_id is not None:
+                insert(session, _new_row(source_id, project_id, candidate_id, now))
+            if candidate is not None:
+                replica_states.next_state(ReplicaState(candidate.state), Event.REMOVE)
+                session.delete(candidate)
             session.flush()
             session.execute(
                 sa.update(_Row)
@@ -115,7 +144,8 @@ class ReplicaStore:
                 .values(source_id=candidate_id, updated_at=now)
             )
             policy = tables.ReplicationPolicyRow
-            session.execute(sa.delete(policy).where(policy.instance_id == candidate_id))
+            if candidate is not None or session.get(policy, source_id) is not None:
+                session.execute(sa.delete(policy).where(policy.instance_id == candidate_id))
             session.execute(
                 sa.update(policy)
                 .where(policy.instance_id == source_id)

@@ -19,6 +19,7 @@ _INSTANCES = sa.table(
     sa.column('task_description', sa.String),
     sa.column('updated', sa.DateTime),
     sa.column('deleted', sa.Boolean),
+    sa.column('slave_of_id', sa.String),
 )
 
 
@@ -46,6 +47,18 @@ def replace(
         .values(task_id=code, task_description=text, updated=now)
     )
     return bool(done.rowcount)
+
+
+def is_idle_replica(session: orm.Session, instance_id: str, source_id: str) -> bool:
+    """Return whether an instance follows a source, and has no task that may change that."""
+    row = _INSTANCES.c
+    query = sa.select(row.id).where(
+        row.id == instance_id,
+        row.slave_of_id == source_id,
+        row.task_id.in_([one.value[0] for one in (Task.NONE, Task.RESTART_REQUIRED)]),
+        row.deleted == sa.false(),
+    )
+    return session.scalar(query.with_for_update()) is not None
 
 
 def describe(session: orm.Session, instance_id: str) -> str | None:

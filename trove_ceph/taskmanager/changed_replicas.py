@@ -31,7 +31,7 @@ class ChangedReplicas:
         try:
             self._store.promote(source_id, candidate_id, keeps_source)
         except exceptions.RecordNotFoundError as error:
-            # Such as a replica that was created before the table existed.
+            # The watch corrects the rows.
             LOG.warning('The new source is not recorded: %s', error)
 
     def remove(self, instance_id: str) -> None:

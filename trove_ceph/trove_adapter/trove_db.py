@@ -52,6 +52,12 @@ class TroveDatabase:
         rows = instance_models.DBInstance.find_all(slave_of_id=source_id, deleted=False)
         return [_instance(row, version_of(row.datastore_version_id)) for row in rows]
 
+    def has_replicas(self) -> bool:
+        """Return whether an instance that is not deleted is a replica."""
+        model = instance_models.DBInstance
+        found = model.find_by_filter(filters=[model.slave_of_id.is_not(None)], deleted=False)
+        return next(iter(found), None) is not None
+
     def list_replicated_volumes(self) -> list[str]:
         """List the ids of the volumes of replicas and of their sources."""
         model = instance_models.DBInstance

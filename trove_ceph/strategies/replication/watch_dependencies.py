@@ -45,6 +45,9 @@ class VolumeUsage:
 class Databases(Protocol):
     """Trove's tables."""
 
+    def has_replicas(self) -> bool:
+        """Return whether an instance that is not deleted is a replica."""
+
     def list_instances(self) -> Sequence[backup_types.Instance]:
         """Return the instances that are not deleted."""
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watch all replicas, in one taskmanager at a time, and request re-provisionings.
 
+A replica that has no row gets one.
+
 Each source is looked at, with its replicas, in a thread of its own, so that an agent that does not
 answer delays the others of its source only. A round starts the looks, and decides by those that
 have ended. It never fails: what went wrong is logged, and the next round begins anew.
@@ -20,7 +22,7 @@ from trove_ceph import exceptions
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replica_record import Cause, ReplicaRecord, ReplicationPolicy, Requester
 from trove_ceph.strategies.backup import backup_types, claimed
-from trove_ceph.strategies.replication import drift, observation, semi_sync
+from trove_ceph.strategies.replication import drift, observation, registration, semi_sync
 from trove_ceph.strategies.replication.drift import Candidate, Drift
 from trove_ceph.strategies.replication.observation import Group, GroupLook, ReplicaLook
 from trove_ceph.strategies.replication.watch_dependencies import WatchDependencies
@@ -49,6 +51,7 @@ class Watcher:
     def __init__(self, deps: WatchDependencies):
         self._deps = deps
         self._claim: Claim | None = None
+        self._registration = registration.Registration()
         self._look_memory = observation.LookMemory(deps.volumes, deps.clock)
         self._memory: dict[str, _Memory] = {}
         self._started_at: dict[str, float] = {}
@@ -87,11 +90,14 @@ class Watcher:
         # Before the instances, so that each row of an instance that is absent there is an orphan.
         policies = {one.instance_id: one for one in deps.policies.all()}
         records = deps.store.list()
-        if not policies and not records:
+        if not policies and not records and not deps.databases.has_replicas():
             return
         instances = {one.id: one for one in deps.databases.list_instances()}
         _remove_orphans(deps, records, policies, instances)
         records = [one for one in records if one.instance_id in instances]
+        registered = self._registration.register(deps, records, instances)
+        corrected = {one.instance_id for one in registered}
+        records = [one for one in records if one.instance_id not in corrected] + [*registered]
         self._forget_others(records, instances)
         groups = _groups(records, policies, instances)
         self._started_at = {

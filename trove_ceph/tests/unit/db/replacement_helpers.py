@@ -33,6 +33,7 @@ _INSTANCES = sa.Table(
     sa.Column('task_description', sa.String(255)),
     sa.Column('updated', sa.DateTime),
     sa.Column('deleted', sa.Boolean),
+    sa.Column('slave_of_id', sa.String(36)),
 )
 
 

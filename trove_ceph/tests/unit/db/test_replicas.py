@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import functools
 
 from oslotest import base
 
@@ -9,7 +10,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import claims, replication_watch, tables
 from trove_ceph.db.replica_record import Cause, Observation, ReplicaState, Requester
 from trove_ceph.db.replica_states import Event
-from trove_ceph.tests.unit.db import replica_helpers
+from trove_ceph.tests.unit.db import replacement_helpers, replica_helpers
 from trove_ceph.tests.unit.db.replacement_helpers import (
     DELETING,
     MIGRATING,
@@ -215,6 +216,51 @@ class WorkersTest(replica_helpers.ReplicaStoreTestCase):
         self.assertRaises(exceptions.ClaimLostError, self.store.advance, claim, Event.CLONE)
 
 
+class AdoptTest(replica_helpers.ReplicaStoreTestCase):
+    def adopt(self):
+        return self.store.adopt('r', 'p', 'source', 'v')
+
+    def test_a_replica_of_trove_without_a_row(self):
+        self.trove.add('r')
+        self.assertIsNone(self.adopt())
+        self.trove.set('r', slave_of_id='source')
+        found = self.adopt()
+        self.assertEqual(self.store.find('r'), found)
+        self.assertEqual(
+            ('p', 'source', 'v', None, ReplicaState.FOLLOWING),
+            (found.project_id, found.source_id, found.volume_id, found.cloned_at, found.state),
+        )
+        self.now += HOUR
+        self.assertEqual(found, self.adopt())
+
+    def test_a_row_that_names_another_source(self):
+        before = self.add('r', 'old source')
+        self.trove.set('r', slave_of_id='source')
+        found = self.adopt()
+        self.assertEqual(dataclasses.replace(before, source_id='source'), found)
+        self.assertEqual(found, self.store.find('r'))
+
+    def test_what_is_no_idle_replica_of_the_source(self):
+        self.trove.add('r')
+        for values in (
+            {'slave_of_id': 'another'},
+            {'slave_of_id': 'source', 'task_id': replacement_helpers.DELETING},
+            {'slave_of_id': 'source', 'task_id': replacement_helpers.NONE, 'deleted': True},
+        ):
+            self.trove.set('r', **values)
+            self.assertIsNone(self.adopt(), values)
+        self.assertIsNone(self.store.find('r'))
+
+    def test_its_creation_ends_meanwhile(self):
+        self.trove.add('r')
+        self.trove.set('r', slave_of_id='source')
+        self.adopt()
+        register = functools.partial(self.store.register, 'r', 'p', 'source')
+        self.assertIsNone(register('another volume', self.now).cloned_at)
+        self.assertEqual(self.now, register('v', self.now).cloned_at)
+        self.assertEqual(self.now, register('v', self.now + HOUR).cloned_at)
+
+
 class PromotionTest(replica_helpers.ReplicaStoreTestCase):
     def setUp(self):
         super().setUp()
@@ -252,11 +298,34 @@ class PromotionTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_a_replica_of_another_source(self):
         before = self.sources()
-        for candidate in ('foreign', 'unknown'):
-            self.assertRaises(
-                exceptions.RecordNotFoundError, self.store.promote, 'source', candidate, True
-            )
+        self.assertRaises(
+            exceptions.RecordNotFoundError, self.store.promote, 'source', 'foreign', True
+        )
         self.assertEqual(before, self.sources())
+
+    def test_a_candidate_without_a_row(self):
+        for _time in range(2):
+            self.store.promote('source', 'unknown', keeps_source=True)
+            self.assertEqual(
+                {
+                    'a': 'unknown',
+                    'b': 'unknown',
+                    'c': 'unknown',
+                    'source': 'unknown',
+                    'foreign': 'another',
+                },
+                self.sources(),
+            )
+        self.assertTrue(self.policies.find('unknown').semi_sync)
+        self.assertEqual('p', self.store.find('source').project_id)
+
+    def test_no_replica_of_the_source_has_a_row(self):
+        for instance_id in ('a', 'b', 'c'):
+            self.store.remove(instance_id)
+        for _time in range(2):
+            self.store.promote('source', 'unknown', keeps_source=True)
+            self.assertEqual({'foreign': 'another'}, self.sources())
+        self.assertTrue(self.policies.find('unknown').semi_sync)
 
     def test_a_candidate_that_is_being_reprovisioned(self):
         self.store.request('a', Requester.TENANT, 'why')

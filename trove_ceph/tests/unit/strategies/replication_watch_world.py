@@ -80,14 +80,23 @@ class World:
         self._add(instance_id, source_status(), VolumeUsage(units.Gi, 0, units.Gi))
 
     def add_replica(self, instance_id, source_id):
-        self._add(instance_id, replica_status(), VolumeUsage(units.Gi, 1, units.Mi))
+        self._add(instance_id, replica_status(), VolumeUsage(units.Gi, 1, units.Mi), source_id)
         self.store.register(instance_id, 'p', source_id, f'v-{instance_id}', self.now)
 
-    def _add(self, instance_id, status, usage):
+    def _add(self, instance_id, status, usage, source_id=None):
         self.trove.add(instance_id)
-        self.instances[instance_id] = backup_types.Instance(instance_id, 'p', f'v-{instance_id}')
+        self.trove.set(instance_id, slave_of_id=source_id)
+        self.instances[instance_id] = backup_types.Instance(
+            instance_id, 'p', f'v-{instance_id}', source_id=source_id
+        )
         self.statuses[instance_id] = status
         self.usages[f'v-{instance_id}'] = usage
+
+    def follow(self, instance_id, source_id):
+        """Have Trove show another source of an instance; None: none."""
+        self.trove.set(instance_id, slave_of_id=source_id)
+        found = self.instances[instance_id]
+        self.instances[instance_id] = dataclasses.replace(found, source_id=source_id)
 
     def watcher(self, is_dead=lambda _name: True):
         """Return the watcher of a new taskmanager.
@@ -144,6 +153,9 @@ class World:
         return True
 
     # Trove, the agents, and Ceph.
+
+    def has_replicas(self):
+        return any(one.source_id for one in self.instances.values())
 
     def list_instances(self):
         return list(self.instances.values())

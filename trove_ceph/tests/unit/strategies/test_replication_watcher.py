@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import datetime
 
 from oslo_utils import units
@@ -72,6 +73,80 @@ class LookTest(WatcherTestCase):
         self.world.list_instances = lambda: self.fail('Trove was asked')
         self.run_rounds(2)
         self.assertEqual([], self.world.asked)
+
+    def test_a_replica_without_a_row_is_registered_and_watched(self):
+        self.start(0)
+        world = self.world
+        world.add_replica('r', 's')
+        world.store.remove('r')
+        self.run_rounds(2)
+        found = world.store.find('r')
+        self.assertEqual(
+            ('p', 's', 'v-r', None, True),
+            (
+                found.project_id,
+                found.source_id,
+                found.volume_id,
+                found.cloned_at,
+                found.is_replicating,
+            ),
+        )
+        world.change('r', **STOPPED)
+        self.run_rounds(4)
+        self.assertEqual({'r': Cause.BROKEN}, world.requested())
+
+    def test_a_row_that_names_another_source_is_corrected(self):
+        self.start()
+        world = self.world
+        world.add_source('t')
+        world.follow('r-0', 't')
+        self.run_rounds()
+        self.assertEqual('t', world.store.find('r-0').source_id)
+        self.assertEqual(['r-0', 't'], world.asked)
+
+    def test_a_replica_of_a_lost_pool_is_registered(self):
+        self.start(0)
+        self.world.add_replica('r', 's')
+        self.world.store.remove('r')
+        self.world.usages['v-r'] = UNREACHABLE
+        self.run_rounds()
+        self.assertIsNotNone(self.world.store.find('r'))
+
+    def test_a_replica_that_is_not_ours_is_not_registered(self):
+        for instance_id, change in (
+            ('r', {'has_our_guest_agent': False}),
+            ('r', {'is_building': True}),
+            ('r', {'is_deleting': True}),
+            ('r', {'volume_id': None}),
+            ('r', {'source_id': 'gone'}),
+            ('s', {'has_our_guest_agent': False}),
+        ):
+            self.start(0)
+            world = self.world
+            world.add_replica('r', 's')
+            world.store.remove('r')
+            found = world.instances[instance_id]
+            world.instances[instance_id] = dataclasses.replace(found, **change)
+            self.run_rounds(2)
+            self.assertEqual([], world.store.list(), change)
+
+    def test_a_volume_on_no_tier_is_looked_up_once(self):
+        self.start(0)
+        world = self.world
+        world.add_replica('r', 's')
+        world.store.remove('r')
+        looked_up = []
+        world.find_usage = lambda volume_id, _own: looked_up.append(volume_id)
+        self.run_rounds(3)
+        self.assertEqual(([], ['v-r']), (world.store.list(), looked_up))
+
+    def test_a_replica_whose_volume_is_gone_is_not_registered(self):
+        self.start(0)
+        self.world.add_replica('r', 's')
+        self.world.store.remove('r')
+        self.world.usages['v-r'] = exceptions.NotFoundError('gone')
+        self.run_rounds()
+        self.assertEqual([], self.world.store.list())
 
     def test_a_look_that_hangs_delays_only_its_own_source(self):
         self.start()
@@ -322,6 +397,7 @@ class SemiSyncTest(WatcherTestCase):
         self.world.switched.clear()
         for instance_id in ('r-0', 'r-1'):
             self.world.store.remove(instance_id)
+            self.world.follow(instance_id, None)
         self.run_rounds()
         self.assertEqual([('s', False, False, 7)], self.world.switched)
 
@@ -329,6 +405,8 @@ class SemiSyncTest(WatcherTestCase):
         self.run_rounds()
         self.world.switched.clear()
         self.world.store.promote('s', 'r-0', keeps_source=True)
+        for instance_id, source_id in (('r-0', None), ('r-1', 'r-0'), ('s', 'r-0')):
+            self.world.follow(instance_id, source_id)
         self.run_rounds()
         self.assertEqual({('r-0', True, False, 7), ('s', False, True, 7)}, set(self.world.switched))
 

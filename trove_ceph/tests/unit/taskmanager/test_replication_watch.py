@@ -27,6 +27,8 @@ class ReplicationWatchThreadTest(base.BaseTestCase):
         self.deps = types.SimpleNamespace(
             worker=claims.Claimant('one', datetime.timedelta(0)),
             heartbeat=heartbeat.Heartbeat(self.store.claims, 5, 45),
+            # Trove's table has the replicas of other tests.
+            cinder=types.SimpleNamespace(find_volume=lambda _id: None),
         )
         self.thread = replication_watch.ReplicationWatchThread(
             CONF, lambda: self.deps, lambda: None

@@ -177,7 +177,13 @@ class ChangedReplicasTest(base.BaseTestCase):
         other = trove_database.add_instance('project', 'volume')
         self.register(other, 'other-source')
         self.replicas.promote('other-source', self.instance.id, keeps_source=True)
-        self.assertEqual('other-source', self.store.find(other.id).source_id)
+        self.assertEqual(self.instance.id, self.store.find(other.id).source_id)
+        self.assertEqual(self.instance.id, self.store.find('other-source').source_id)
+
+    def test_a_row_that_names_another_source_is_left_to_the_watch(self):
+        self.register(self.instance, 'third-source')
+        self.replicas.promote('fourth-source', self.instance.id, keeps_source=True)
+        self.assertEqual('third-source', self.store.find(self.instance.id).source_id)
 
     def test_requests_a_fresh_clone(self):
         self.register(self.instance, 'source')

@@ -11,6 +11,7 @@ from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 from trove.common import exception as trove_exceptions
 from trove.conductor import manager as conductor_manager
+from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 from trove.quota.quota import QUOTAS
 
@@ -138,6 +139,17 @@ class TroveTablesTest(base.BaseTestCase):
         self.add_replica('gone').update(deleted=True)
         self.add_replica('of another', slave_of_id='another instance')
         self.assertEqual(ids, {one.id for one in self.tables.list_replicas(self.instance.id)})
+
+    def test_says_whether_there_are_replicas(self):
+        replicas = [self.add_replica(None), self.add_replica('other')]
+        self.assertTrue(self.tables.has_replicas())
+        for row in instance_models.DBInstance.find_all(deleted=False):
+            if row.slave_of_id and row.id not in {one.id for one in replicas}:
+                row.update(deleted=True)
+        replicas[0].update(deleted=True)
+        self.assertTrue(self.tables.has_replicas())
+        replicas[1].update(slave_of_id=None)
+        self.assertFalse(self.tables.has_replicas())
 
     def test_lists_the_volumes_of_replicas_and_of_their_sources(self):
         volume_id = f'volume-{self.instance.id}'

@@ -14,6 +14,32 @@ from trove_ceph_bench import model
 _CONNECT_TIMEOUT_SEC = 15
 
 
+@dataclasses.dataclass(frozen=True)
+class PoolUsage:
+    """How full a pool and its OSDs are, in percent.
+
+    :param used_percent: Ceph's ``percent_used``: used space, of used and available space
+    :param total_bytes: data that the pool holds when nothing is available any more
+    :param fullest_osd_percent: of the raw space of the fullest OSD that holds the pool's data
+    :param full_percent: OSDs accept no writes from there on
+    """
+
+    used_percent: float
+    total_bytes: float
+    fullest_osd_percent: float
+    nearfull_percent: float
+    full_percent: float
+
+    def fullest_osd_percent_at(self, used_percent: float) -> float:
+        """Return how full the fullest OSD is when the pool is filled to a percentage.
+
+        Ceph computes the available space from that OSD: it is used up when the OSD reaches the full
+        ratio (``PGMap::get_rule_avail`` in src/mon/PGMap.cc).
+        """
+        share = (used_percent - self.used_percent) / (100 - self.used_percent)
+        return self.fullest_osd_percent + share * (self.full_percent - self.fullest_osd_percent)
+
+
 class CephFacts:
     """Read facts of one cluster with the ``ceph`` and ``rbd`` commands; never change it.
 
@@ -54,6 +80,25 @@ class CephFacts:
             },
             'pools': [self._describe_pool(name) for name in pools],
         }
+
+    def pool_usage(self, name: str) -> PoolUsage:
+        """Return how full a pool and its OSDs are."""
+        (stats,) = [one['stats'] for one in self._ceph('df')['pools'] if one['name'] == name]
+        used = stats['percent_used']
+        ratios = self._ceph('osd', 'dump')
+        groups = self._ceph('pg', 'ls-by-pool', name)['pg_stats']
+        members = {osd for group in groups for osd in group['acting']}
+        return PoolUsage(
+            used_percent=100 * used,
+            total_bytes=stats['max_avail'] / (1 - used),
+            fullest_osd_percent=max(
+                osd['utilization']
+                for osd in self._ceph('osd', 'df')['nodes']
+                if osd['id'] in members
+            ),
+            nearfull_percent=100 * ratios['nearfull_ratio'],
+            full_percent=100 * ratios['full_ratio'],
+        )
 
     def _describe_pool(self, name: str) -> dict[str, Any]:
         (pool,) = [

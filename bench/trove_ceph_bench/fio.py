@@ -6,6 +6,7 @@ which is filled before it is read. Both are removed afterwards.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -36,8 +37,10 @@ JOBS: dict[str, tuple[str, ...]] = {
 }
 #: Intel publishes the last one, which a job of 20 s resolves from 500 operations per second on.
 PERCENTILES = (*model.PERCENTILES, 99.99)
-_FILL = ('--rw=write', '--bs=1M', '--iodepth=4', '--end_fsync=1')
+_FILL = ('--rw=write', '--bs=1M', '--iodepth=4', '--end_fsync=1', '--refill_buffers')
 _FILL_TIMEOUT_SEC = 1800
+#: A slower fill is taken for a stalled cluster.
+_LEAST_FILL_MIB_S = 2
 _GRACE_SEC = 120
 _NS_PER_MS = 1e6
 
@@ -102,13 +105,27 @@ def on_pool(
     """
     _check(jobs)
     with _scratch_image(image, size_mib) as name:
-        location = [
-            *('--ioengine=rbd', f'--clientname={image.user}'),
-            *(f'--pool={image.pool}', f'--rbdname={name}'),
-        ]
-        environment = {'CEPH_CONF': image.conf}
-        _fio([*location, *_FILL, f'--size={size_mib}M'], _FILL_TIMEOUT_SEC, environment)
-        return _run_all(location, jobs, seconds, size_mib, raw, environment)
+        scratch = dataclasses.replace(image, name=name)
+        fill(scratch, 0, size_mib)
+        return _run_all(_location(scratch), jobs, seconds, size_mib, raw, {'CEPH_CONF': image.conf})
+
+
+def fill(image: model.Image, offset_mib: int, size_mib: int) -> None:
+    """Write data that do not compress to a range of an image, from an offset on.
+
+    :raises LoadFailedError: fio is missing or failed
+    """
+    _check(())
+    part = [f'--offset={offset_mib}M', f'--size={size_mib}M']
+    timeout_sec = _FILL_TIMEOUT_SEC + size_mib // _LEAST_FILL_MIB_S
+    _fio([*_location(image), *_FILL, *part], timeout_sec, {'CEPH_CONF': image.conf})
+
+
+def _location(image: model.Image) -> list[str]:
+    return [
+        *('--ioengine=rbd', f'--clientname={image.user}'),
+        *(f'--pool={image.pool}', f'--rbdname={image.name}'),
+    ]
 
 
 def _check(jobs: Sequence[str]) -> None:

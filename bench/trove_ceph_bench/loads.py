@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph_bench import dataset, measure, model, plan, runner
+from trove_ceph_bench import dataset, measure, model, plan, pool_filler, runner
 from trove_ceph_bench.targets import database
 
 #: Estimate until the first table is filled.
@@ -34,6 +34,7 @@ class LoadRunner(runner.Runner):
         super().__init__(*arguments, **more)
         self._plan = loads
         self._total = 0
+        self._fillers: dict[tuple[str, str, str], pool_filler.PoolFiller] = {}
         self._volumes_measured: set[tuple[int, str]] = set()
 
     def measure_all(self, stack: contextlib.ExitStack) -> None:
@@ -55,6 +56,7 @@ class LoadRunner(runner.Runner):
             if iteration not in (None, (each.dataset.name, each.cell.iteration)):
                 self._restart(by_variant)
             iteration = (each.dataset.name, each.cell.iteration)
+            self._fill_pools(stack, each, used)
             self._measure(each, used[: each.cell.instances])
 
     def _datasets(self, stack: contextlib.ExitStack) -> dict[str, model.Dataset]:
@@ -116,6 +118,30 @@ class LoadRunner(runner.Runner):
         with self.progress.step('fill', text, fill_sec(each.dataset, len(used))):
             measure.prefill(used, each.dataset, self.progress.note)
 
+    def _fill_pools(
+        self, stack: contextlib.ExitStack, each: _Missing, used: Sequence[model.Target]
+    ) -> None:
+        """Fill the pools of the servers as the run wants it; the stack removes the fillers."""
+        percent = each.cell.fill_percent
+        if percent is None:
+            return
+        fillers = []
+        for target in used:
+            image = target.image
+            if image is None:
+                raise exceptions.LoadFailedError(
+                    f'{target.name}: its RBD image is unknown, so its pool cannot be filled to '
+                    f'{percent:g} %; name the image in the plan, or remove fill_percent'
+                )
+            key = (image.conf, image.user, image.pool)
+            if key not in self._fillers:
+                filler = pool_filler.PoolFiller(image, self.progress.note)
+                self._fillers[key] = stack.enter_context(filler)
+            fillers.append(self._fillers[key])
+        with self.progress.step('pool', f'filling pools to {percent:g} %', RUN_OVERHEAD_SEC):
+            for filler in dict.fromkeys(fillers):
+                filler.ensure(percent)
+
     def _restart(self, by_variant: Mapping[str, Sequence[model.Target]]) -> None:
         if self._plan.restart:
             for target in dict.fromkeys(itertools.chain.from_iterable(by_variant.values())):
@@ -155,8 +181,9 @@ def fill_sec(data: model.Dataset, instances: int) -> float:
 
 def _text(cell: plan.Cell) -> str:
     instances = f' on {cell.instances} instances' if cell.instances > 1 else ''
+    filled = '' if cell.fill_percent is None else f', pool {cell.fill_percent:g} % full'
     return (
-        f'{cell.workload.name} {cell.dataset} {cell.threads} threads{instances}, '
+        f'{cell.workload.name} {cell.dataset} {cell.threads} threads{instances}{filled}, '
         f'{cell.variant.name}, repeat {cell.iteration + 1}'
     )
 

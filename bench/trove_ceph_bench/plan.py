@@ -6,6 +6,7 @@ both.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class Cell:
     workload: model.Workload
     threads: int
     variant: Variant
+    fill_percent: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,7 @@ class LoadPlan:
     :param buffer_pool_mib: size of that buffer pool; None means that the server is queried
     :param fio: jobs to run on the volume below before a variant's first run in each repeat
     :param threads: empty means each workload's own number
+    :param fill_percent: how full the pool is; empty means as it is
     :param scale: share of the rows of datasets with a size of their own, for a small machine
     :param text: the plan as it is stored with the results
     :param prepare: command to run once before the first run, unless no run is missing
@@ -67,6 +70,7 @@ class LoadPlan:
     measure_sec: int = 300
     tables: int = 4
     scale: float = 1
+    fill_percent: Sequence[float] = ()
     committer: bool = True
     restart: bool = False
     fio: Sequence[str] = ()
@@ -80,18 +84,23 @@ class LoadPlan:
 
         :param only: names of variants; empty means all
         """
-        for dataset in self.datasets:
-            for iteration in range(self.repeats):
-                for instances in self.instances:
-                    for workload in self.workloads:
-                        for threads in self.threads or (workload.threads or DEFAULT_THREADS,):
-                            for variant in self.variants:
-                                if only and variant.name not in only:
-                                    continue
-                                if len(variant.targets) >= instances:
-                                    yield Cell(
-                                        dataset, iteration, instances, workload, threads, variant
-                                    )
+        axes = itertools.product(
+            self.datasets,
+            self.fill_percent or (None,),
+            range(self.repeats),
+            self.instances,
+            self.workloads,
+        )
+        for dataset, fill_percent, iteration, instances, workload in axes:
+            for threads in self.threads or (workload.threads or DEFAULT_THREADS,):
+                for variant in self.variants:
+                    if only and variant.name not in only:
+                        continue
+                    if len(variant.targets) >= instances:
+                        yield Cell(
+                            *(dataset, iteration, instances, workload, threads, variant),
+                            fill_percent,
+                        )
 
     def load(self, cell: Cell, dataset: model.Dataset) -> model.Load:
         """Return the load of one measurement."""
@@ -134,6 +143,8 @@ class LoadPlan:
         }
         if self.restart:
             configuration['restart'] = True
+        if cell.fill_percent is not None:
+            configuration['fill_percent'] = cell.fill_percent
         return configuration
 
 

@@ -77,6 +77,14 @@ def load_plan() -> dict[str, Any]:
         'warmup_sec': _count(0, 'seconds'),
         'measure_sec': _count(1, 'seconds'),
         'tables': _count(1, 'tables'),
+        'fill_percent': _list_of(
+            {
+                'type': 'number',
+                'minimum': 1,
+                'maximum': 99,
+                'description': 'a percentage from 1 to 99',
+            }
+        ),
         'scale': {
             'type': 'number',
             'exclusiveMinimum': 0,

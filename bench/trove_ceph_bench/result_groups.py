@@ -302,6 +302,8 @@ def parts(conditions: Mapping[str, Any]) -> dict[str, str]:
         count = conditions.get(key)
         if count is not None:
             found[key] = f'{count} {word}' + ('s' if count != 1 else '')
+    if 'fill_percent' in conditions:
+        found['fill_percent'] = f'pool {conditions["fill_percent"]:g} % full'
     found['phases'] = (
         f'{conditions["warmup_sec"]} s warm-up, {conditions["measure_sec"]} s measured'
     )
@@ -321,8 +323,8 @@ def _dataset_text(dataset: Mapping[str, Any]) -> str:
 
 def _order(conditions: Mapping[str, Any]) -> tuple[Any, ...]:
     if conditions['kind'] == 'operation':
-        return 1, conditions['operation'], conditions.get('data_mib') or 0, 0, 0
+        return 1, conditions['operation'], conditions.get('data_mib') or 0, 0, 0, 0
     dataset = conditions['dataset']
     rows = (dataset.get('tables') or 0) * (dataset.get('rows') or 0)
-    threads, instances = (conditions.get(key) or 0 for key in ('threads', 'instances'))
-    return 0, conditions['workload']['name'], rows, instances, threads
+    axes = (conditions.get(key) or 0 for key in ('fill_percent', 'instances', 'threads'))
+    return 0, conditions['workload']['name'], rows, *axes

@@ -42,6 +42,14 @@ class RbdPool:
         """Create an image; fail if it exists."""
         self._rbd('create', '--size', f'{round(size_gib * 1024)}M', f'{self.pool}/{name}')
 
+    def resize_image(self, name: str, size_mib: int) -> None:
+        """Change the size of an image; data beyond a smaller size are deleted."""
+        self._rbd(
+            *('resize', '--no-progress', '--allow-shrink', '--size', f'{size_mib}M'),
+            f'{self.pool}/{name}',
+            timeout_sec=_REMOVE_TIMEOUT_SEC,
+        )
+
     def ensure_no_image(self, name: str) -> None:
         """Remove an image if it exists; wait until watches of killed clients expire."""
         tries = WATCHER_TIMEOUT_SEC // _POLL_SEC

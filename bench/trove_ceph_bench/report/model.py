@@ -51,6 +51,9 @@ def build(store: results.Store, baseline: results.Store | None = None) -> dict[s
             loads, variants, 'threads', ('tps', 'p95_ms', 'p99_ms'), label
         ),
         'instance_sweeps': series.sweeps(loads, variants, 'instances', ('tps', 'p99_ms'), label),
+        'fill_sweeps': series.sweeps(
+            loads, variants, 'fill_percent', ('write_iops_per_gib', 'tps', 'p99_ms'), label
+        ),
         'timelines': series.timelines(result_groups.group(loads), variants, label),
         'size_sweeps': series.sweeps(
             operations,

@@ -116,6 +116,13 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
             [tables.instances(model)],
             _instance_plots(model, palette) if palette else (),
         ),
+        Section(
+            'fills',
+            'Sweep over the fill of the pool',
+            'A pool that is nearly full is slower. Public clouds promise operations per gigabyte, '
+            'so the writes of the images are divided by their size.',
+            [tables.fills(model)],
+        ),
         _timeline_section(model, palette),
         Section(
             'latency',

@@ -17,7 +17,7 @@ def sweeps(
 ) -> list[dict[str, Any]]:
     """Return a sweep for all conditions measured at two or more values of an axis.
 
-    :param axis: ``threads``, ``instances`` or ``data_mib``
+    :param axis: ``threads``, ``instances``, ``fill_percent`` or ``data_mib``
     """
     return [
         sweep

@@ -192,6 +192,28 @@ def instances(model: Data) -> Table:
     )
 
 
+def fills(model: Data) -> Table:
+    """Return writes per GiB, throughput and latency by how full the pool is."""
+    blocks = []
+    for sweep in model['fill_sweeps']:
+        rows = [
+            [
+                _variant(line['variant']),
+                Text(f'{point["fill_percent"]:g}'),
+                *(
+                    Text(numbers.figure(figure, result_groups.METRICS[metric].unit))
+                    for metric, figure in point['figures'].items()
+                ),
+            ]
+            for line in sweep['lines']
+            for point in line['points']
+        ]
+        blocks.append(Block(_head(sweep['label']), rows))
+    columns = ['Load', 'Variant', 'Pool, % full', 'Writes per GiB', 'TPS', 'p99, ms']
+    caption = 'Writes per second and GiB by how full the pool is'
+    return Table('fills', caption, columns, blocks, frozenset(range(2, 6)))
+
+
 def images(model: Data) -> Table:
     """Return the figures of the RBD image below."""
     return _by_variant(

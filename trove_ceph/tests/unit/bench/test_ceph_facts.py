@@ -47,8 +47,20 @@ class FakeCluster:
             ('versions',): {'overall': {'ceph version 16': 8}},
             ('df',): {
                 'pools': [
-                    {'name': one['pool_name'], 'stats': {'percent_used': 0.125}}
+                    {
+                        'name': one['pool_name'],
+                        'stats': {'percent_used': 0.125, 'max_avail': 7 * 2**30},
+                    }
                     for one in self.pools
+                ]
+            },
+            ('osd', 'dump'): {'nearfull_ratio': 0.85, 'full_ratio': 0.95},
+            ('pg', 'ls-by-pool', 'volumes'): {'pg_stats': [{'acting': [0, 1]}, {'acting': [1, 0]}]},
+            ('osd', 'df'): {
+                'nodes': [
+                    {'id': 0, 'utilization': 11.0},
+                    {'id': 1, 'utilization': 13.0},
+                    {'id': 2, 'utilization': 60.0},
                 ]
             },
             ('osd', 'tree'): {
@@ -103,6 +115,13 @@ class CephFactsTest(base.BaseTestCase):
         self.assertEqual(['volumes', 'capacity'], [one['name'] for one in found['pools']])
         self.assertEqual('k2m1', found['pools'][1]['erasure_code_profile'])
         self.assertIsNone(found['pools'][1]['crush_rule']['device_class'])
+
+    def test_usage_of_a_pool_counts_its_own_osds_only(self):
+        usage = self.facts.pool_usage('volumes')
+        self.assertEqual(12.5, usage.used_percent)
+        self.assertEqual(8 * 2**30, usage.total_bytes)
+        self.assertEqual(13.0, usage.fullest_osd_percent)
+        self.assertEqual((85.0, 95.0), (usage.nearfull_percent, usage.full_percent))
 
     def test_pool_that_holds_an_image(self):
         self.assertEqual('volumes', self.facts.find_pool_of('one'))

@@ -200,6 +200,80 @@ class OrderTestCase(LoadRunnerTestCase):
         self.assertIn('20.0 TPS, p99 12.5 ms, largest commit gap 87 ms', line)
 
 
+class FillTestCase(LoadRunnerTestCase):
+    """The pools are filled before each run that wants it, and emptied at the end."""
+
+    def setUp(self):
+        super().setUp()
+        notes, self.refused = self.notes, None
+
+        class Filler:
+            def __init__(filler, image, note):
+                filler.pool = image.pool
+
+            def __enter__(filler):
+                return filler
+
+            def __exit__(filler, *exception):
+                notes.append(('empty', filler.pool))
+
+            def ensure(filler, percent):
+                notes.append(('fill to', filler.pool, percent))
+                if percent == self.refused:
+                    raise exceptions.LoadFailedError('nearfull')
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.pool_filler.PoolFiller', Filler))
+
+    def make(self, name, spec, settings):
+        target = super().make(name, spec, settings)
+        target.image = None if name == 'b1' else model.Image('volumes', f'image-{name}', '/c')
+        return target
+
+    def run_filled(self, **changes):
+        defaults = {'only': ['ours'], 'repeats': 1, 'threads': [4], 'fill_percent': [14, 70]}
+        return self.run_plan(**defaults | changes)
+
+    def test_order(self):
+        self.run_filled(workloads=[test_plan.workloads.get('write')])
+        self.assertEqual(
+            [
+                ('fill to', 'volumes', 14),
+                ('measure', 'write', 4, 'a1'),
+                ('fill to', 'volumes', 70),
+                ('measure', 'write', 4, 'a1'),
+                ('empty', 'volumes'),
+                ('leave', 'a1'),
+            ],
+            [note for note in self.notes if note[0] in ('fill to', 'measure', 'empty', 'leave')],
+        )
+        self.assertEqual([14, 70], sorted(run.config['fill_percent'] for run in self.stored()))
+
+    def test_instances_of_one_pool_share_its_filler(self):
+        self.run_filled(instances=[2])
+        self.assertEqual(4, self.count('fill to'))
+        self.assertEqual(1, self.count('empty'))
+
+    def test_refused_percentage_keeps_earlier_runs_and_empties_the_pool(self):
+        self.refused = 70
+        outcome = self.run_filled()
+        self.assertEqual((2, ['nearfull']), (outcome.measured, outcome.failures))
+        self.assertEqual(1, self.count('empty'))
+
+    def test_interrupted_run_empties_the_pool(self):
+        self.outcomes[1] = KeyboardInterrupt()
+        self.assertTrue(self.run_filled().interrupted)
+        self.assertEqual(1, self.count('empty'))
+
+    def test_a_server_without_a_known_image(self):
+        outcome = self.run_filled(only=['stock'])
+        self.assertIn('b1: its RBD image is unknown', outcome.failures[0])
+
+    def test_runs_without_it_have_no_such_key(self):
+        self.run_plan(repeats=1)
+        self.assertEqual({False}, {'fill_percent' in run.config for run in self.stored()})
+        self.assertEqual(0, self.count('fill to'))
+
+
 class ResumeTestCase(LoadRunnerTestCase):
     def test_nothing_is_measured_twice(self):
         self.run_plan()

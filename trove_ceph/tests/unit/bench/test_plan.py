@@ -66,6 +66,12 @@ class LoadPlanTestCase(base.BaseTestCase):
     def key(cell):
         return cell.dataset, cell.iteration, cell.workload.name, cell.threads, cell.variant.name
 
+    def test_the_pool_fills_up_before_repeats(self):
+        cells = list(load_plan(fill_percent=[14, 70]).cells())
+        self.assertEqual(2 * 32, len(cells))
+        self.assertEqual([14] * 16 + [70] * 16, [cell.fill_percent for cell in cells[:32]])
+        self.assertEqual([0] * 8 + [1] * 8, [cell.iteration for cell in cells[:16]])
+
     def test_some_variants_only(self):
         self.assertEqual({'stock'}, {each.variant.name for each in load_plan().cells(['stock'])})
 

@@ -179,6 +179,12 @@ class PaperTestCase(PlanFileTestCase):
         self.assertEqual(['write', 'read', 'mixed-70-30'], [each.name for each in loaded.workloads])
         self.assertEqual(75 * units.Gi, dataset.size_bytes(loaded.datasets[0], loaded.tables))
 
+    def test_fill(self):
+        loaded = self.plan('fill')
+        self.assertEqual([14, 70, 87], loaded.fill_percent)
+        self.assertEqual(['write'], [each.name for each in loaded.workloads])
+        self.assertEqual(['1:5'], loaded.datasets)
+
     def test_the_fleet_of_a_small_cloud_as_its_comment_says(self):
         text = (Path(plan_file.__file__).parent / 'plans' / 'hci-fleet.yaml').read_text()
         comment = ' '.join(re.findall(r'^#   (--.*)$', text, re.MULTILINE))
@@ -289,6 +295,12 @@ class MessageTestCase(PlanFileTestCase):
         self.assert_refused(
             'repeats: 2', 'ratios: [{name: a, of: ours, to: x}]', 'ratios[0].to', 'ours, stock'
         )
+
+    def test_fill_of_a_pool(self):
+        for percent in (0, 100):
+            self.assert_refused(
+                'repeats: 2', f'fill_percent: [{percent}]', 'fill_percent[0]', f'{percent} is too'
+            )
 
     def test_event_after_the_end(self):
         self.assert_refused('at_sec: 2', 'at_sec: 3', 'events[0].at_sec', 'lasts 3 s')

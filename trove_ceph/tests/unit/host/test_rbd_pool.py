@@ -51,6 +51,13 @@ class RbdPoolTest(base.BaseTestCase):
         self.slept = []
         return rbd_pool.RbdPool('/c', 'bench', name, run=rbd, sleep=self.slept.append)
 
+    def test_resizes_to_a_smaller_size_as_well(self):
+        rbd = FakeRbd('one')
+        self.pool(rbd).resize_image('one', 512)
+        ((verb, *options, name),) = rbd.commands
+        self.assertEqual(('resize', 'pool/one'), (verb, name))
+        self.assertEqual(['--no-progress', '--allow-shrink', '--size', '512M'], options)
+
     def test_the_size_is_in_mib(self):
         rbd = FakeRbd()
 

@@ -9,7 +9,7 @@ from oslotest import base
 
 from trove_ceph.tests.unit.bench import sample
 from trove_ceph_bench import results
-from trove_ceph_bench.report import model
+from trove_ceph_bench.report import model, page
 
 
 class ModelTest(base.BaseTestCase):
@@ -78,8 +78,30 @@ class ModelTest(base.BaseTestCase):
         self.assertEqual('stock', line['variant'])
         self.assertEqual([4, 16], [point['threads'] for point in line['points']])
         self.assertEqual([], self.loads['instance_sweeps'])
+        self.assertEqual([], self.loads['fill_sweeps'])
         (sizes,) = self.operations['size_sweeps']
         self.assertEqual(list(sample.DATA_MIB), sizes['values'])
+
+    def test_fill_sweep(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: fill\n')
+        for percent in (14, 70, 87):
+            config = sample.load_config('ours') | {'fill_percent': percent}
+            run = sample.load_run(config, random.Random(0))
+            run['rbd']['totals']['write_iops_per_gib'] = 100.0 - percent
+            store.write(0, config, sample.disclosure('ours'), run)
+        built = model.build(store)
+        (sweep,) = built['fill_sweeps']
+        self.assertEqual([14, 70, 87], sweep['values'])
+        self.assertNotIn('% full', sweep['label'])
+        tables = page.markdown(built).split('## ')
+        (table,) = [each for each in tables if each.startswith('Writes per')]
+        for percent, writes in ((14, 86), (70, 30), (87, 13)):
+            self.assertRegex(table, rf'ours \| {percent} \| {writes}\.0')
+        self.assertEqual(
+            ['pool 14 % full', 'pool 70 % full', 'pool 87 % full'],
+            [group['label'].rpartition(' · ')[2] for group in built['loads']],
+        )
 
     def test_timelines_show_the_repeat_with_median_throughput(self):
         (timeline,) = [

@@ -127,8 +127,8 @@ class PoolFiller:
         if fullest >= usage.nearfull_percent:
             raise exceptions.LoadFailedError(
                 f'pool {self._pool.pool} at {percent:g} % would fill an OSD to {fullest:.1f} %, '
-                f'and OSDs are nearfull at {usage.nearfull_percent:g} %; name a lower percentage, or '
-                f'add OSDs'
+                f'and OSDs are nearfull at {usage.nearfull_percent:g} %; name a lower percentage, '
+                f'or add OSDs'
             )
 
     def _settled(self, before: float | None = None) -> ceph_facts.PoolUsage:

@@ -78,6 +78,10 @@ class InvalidTiersError(TroveCephError):
     """The tiers file must be corrected or does not fit the cluster; nothing is changed."""
 
 
+class InvalidHostsError(TroveCephError):
+    """The file of hyper-converged hosts must be corrected; nothing is planned."""
+
+
 class ConsequencesNotAcceptedError(TroveCephError):
     """A change has consequences that the operator has not accepted; nothing is changed."""
 

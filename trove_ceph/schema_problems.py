@@ -16,9 +16,10 @@ ValuePath = tuple[str | int, ...]
 _MOST_CHARACTERS = 60
 
 
-def _is_whole(_checker: Any, value: Any) -> bool:
-    # JSON schema accepts 1e308 and 2.0 as integers, but a count must be an int here.
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_whole(checker: Any, value: Any) -> bool:
+    # JSON schema accepts 1e308 and 2.0 as integers, but a count must be an int here. The bounds in
+    # a schema apply to numbers only, so an int that is no number would have no bounds.
+    return isinstance(value, int) and _is_number(checker, value)
 
 
 def _is_number(_checker: Any, value: Any) -> bool:
@@ -41,8 +42,12 @@ _Validator = jsonschema.validators.extend(
 def problems(content: Any, schema: Mapping[str, Any]) -> list[tuple[ValuePath, str]]:
     """Return the path of each invalid value and what to do about it."""
     found = map(_innermost, _Validator(schema).iter_errors(content))
-    # A misspelt key often makes another one missing, so report the misspelling first.
-    ordered = sorted(found, key=lambda error: error.validator != 'additionalProperties')
+    # A misspelt key often makes another one missing, so report the misspelling first. The validator
+    # visits the keys of a mapping in no order.
+    ordered = sorted(
+        found,
+        key=lambda error: (error.validator != 'additionalProperties', _position(content, error)),
+    )
     return [(_path_of(error), _explain(error)) for error in ordered]
 
 
@@ -77,6 +82,15 @@ def _innermost(error: Any) -> Any:
         causes = [cause for cause in error.context if cause.schema_path[0] == chosen[0]]
         error = min(causes, key=lambda cause: cause.validator != 'additionalProperties')
     return error
+
+
+def _position(content: Any, error: Any) -> list[int]:
+    """Return where the value of an error is in the document: its place at each level."""
+    position = []
+    for step in error.absolute_path:
+        position.append(list(content).index(step) if isinstance(content, Mapping) else step)
+        content = content[step]
+    return position
 
 
 def _path_of(error: Any) -> ValuePath:

@@ -37,9 +37,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a value of the plan was found.
+    """How a value of the profile of a host was found.
 
-    :ivar field: the path in the plan, such as ``hosts.hci-1.reserved_host_memory_mb``
+    :ivar host: the name of the host
+    :ivar field: the path in the profile, such as ``reserved_host_memory_mb``
     :ivar value: the value with its unit
     :ivar formula: the formula in words and names
     :ivar numbers: the formula with the numbers of this host
@@ -47,6 +48,7 @@ class Derivation:
     :ivar limit: what bounds the value and which bound holds; empty: nothing bounds it
     """
 
+    host: str
     field: str
     value: str
     formula: str

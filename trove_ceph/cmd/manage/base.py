@@ -30,6 +30,7 @@ class ExitStatus(enum.IntEnum):
 
 _STATUS_OF_ERROR = (
     (exceptions.InvalidTiersError, ExitStatus.REFUSED),
+    (exceptions.InvalidHostsError, ExitStatus.REFUSED),
     (exceptions.ConsequencesNotAcceptedError, ExitStatus.REFUSED),
     (exceptions.ChangeNotSeenError, ExitStatus.DIFFERS),
     (exceptions.TroveCephError, ExitStatus.UNAVAILABLE),

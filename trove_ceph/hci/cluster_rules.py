@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for all hosts together: copies, healing, failover, and room for the volumes."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from oslo_utils import units
+
+from trove_ceph.hci import sources
+from trove_ceph.hci.inventory import Inventory
+from trove_ceph.hci.plan import Finding, HostPlan, Level
+from trove_ceph.hci.reservation import FREE_POOL
+from trove_ceph.hci.workload import RootDisk, Workload
+
+_SUPPORTED_HOSTS = 'QCT 2015: three servers at least'
+LEAST_HOSTS = 3
+
+
+def of_cluster(inventory: Inventory, workload: Workload) -> Iterator[Finding]:
+    """Yield what the number of hosts and their networks break."""
+    yield from _copies(inventory)
+    yield from _host_count(inventory)
+    yield from _replicas(inventory, workload)
+    yield from _cidrs(inventory)
+
+
+def of_plans(
+    inventory: Inventory, workload: Workload, hosts: Sequence[HostPlan]
+) -> Iterator[Finding]:
+    """Yield what the guests of all hosts break together."""
+    yield from _volumes(inventory, workload, hosts)
+
+
+def failover(capacities: Sequence[int], wanted: int) -> Iterator[Finding]:
+    """Yield that the databases of a host find no room on the others.
+
+    :param capacities: the guests that each host can carry
+    :param wanted: the guests that each host is to carry
+    """
+    left = sum(capacities) - max(capacities, default=0)
+    needed = wanted * len(capacities)
+    # A host that is full without a failure breaks another rule.
+    if len(capacities) > 1 and min(capacities) >= wanted and left < needed:
+        yield Finding(
+            Level.WARNING,
+            'failover-room',
+            'workload.databases_per_host',
+            f'{needed} databases, and room for {left} without the largest host',
+            f'room for {needed} databases on {len(capacities) - 1} hosts',
+            'a failed host is replaced by the others',
+            'plan fewer databases on each host, or another host',
+        )
+
+
+def _copies(inventory: Inventory) -> Iterator[Finding]:
+    hosts, copies = len(inventory.hosts), inventory.copies
+    if copies == 1:
+        yield Finding(
+            Level.ERROR,
+            'copies',
+            'copies',
+            '1 copy',
+            '2 copies or more',
+            sources.CEPH_CRUSH,
+            'the loss of one device would be the loss of each database; one copy is for the '
+            'volumes of replicas, on a tier of their own',
+        )
+    if hosts < copies:
+        yield Finding(
+            Level.ERROR,
+            'hosts-for-copies',
+            'hosts',
+            f'{hosts} hosts',
+            f'{copies} hosts or more for {copies} copies',
+            sources.CEPH_CRUSH,
+            'add hosts, or keep fewer copies',
+        )
+    elif hosts == copies > 1:
+        yield Finding(
+            Level.WARNING,
+            'hosts-for-healing',
+            'hosts',
+            f'{hosts} hosts for {copies} copies',
+            f'{copies + 1} hosts or more',
+            sources.CEPH_CRUSH,
+            'add a host: while one is away, no other can take its copies',
+        )
+
+
+def _host_count(inventory: Inventory) -> Iterator[Finding]:
+    if len(inventory.hosts) < LEAST_HOSTS:
+        yield Finding(
+            Level.WARNING,
+            'hosts',
+            'hosts',
+            f'{len(inventory.hosts)} hosts',
+            f'{LEAST_HOSTS} hosts or more',
+            _SUPPORTED_HOSTS,
+            'add hosts: monitors need a majority of three',
+        )
+
+
+def _replicas(inventory: Inventory, workload: Workload) -> Iterator[Finding]:
+    needed = workload.replicas + 1
+    if len(inventory.hosts) < needed:
+        yield Finding(
+            Level.ERROR,
+            'hosts-for-replicas',
+            'workload.replicas',
+            f'{len(inventory.hosts)} hosts for a database and {workload.replicas} replicas',
+            f'{needed} hosts or more',
+            'Nova, server group with the policy anti-affinity',
+            'add hosts, or plan fewer replicas',
+        )
+
+
+def _cidrs(inventory: Inventory) -> Iterator[Finding]:
+    public, cluster = inventory.public_network, inventory.cluster_network
+    if not public or not cluster:
+        return
+    one, other = ipaddress.ip_network(public), ipaddress.ip_network(cluster)
+    if one.version == other.version and one.overlaps(other):
+        yield Finding(
+            Level.WARNING,
+            'separate-networks',
+            'networks.cluster',
+            f'{cluster} overlaps {public}',
+            'a network apart from the public one',
+            sources.INTEL_NETWORKS,
+            'give the cluster network addresses of its own',
+        )
+
+
+def _volumes(
+    inventory: Inventory, workload: Workload, hosts: Sequence[HostPlan]
+) -> Iterator[Finding]:
+    guests = sum(host.guests for host in hosts)
+    each = workload.volume_bytes
+    if workload.root_disk is RootDisk.CEPH:
+        each += workload.root_disk_bytes
+    needed, usable = guests * each, inventory.raw_bytes / inventory.copies
+    allowed = usable * (1 - FREE_POOL)
+    if needed > allowed:
+        yield Finding(
+            Level.ERROR if needed > usable else Level.WARNING,
+            'pool-space',
+            'workload.volume',
+            f'{guests} guests of {each / units.G:.0f} GB: {needed / units.T:.2f} TB',
+            f'{allowed / units.T:.2f} TB or less ({1 - FREE_POOL:.0%} of {usable / units.T:.2f} TB '
+            f'with {inventory.copies} copies)',
+            sources.QCT_HEALING,
+            'plan fewer databases or smaller volumes, or add devices',
+        )

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each value of a host's profile was found: formula, numbers, source and limit."""
+
+from collections.abc import Iterator, Sequence
+
+from trove_ceph.hci import numa, osds, reservation, sources
+from trove_ceph.hci.figures import Figures, Limit
+from trove_ceph.hci.inventory import DeviceClass
+from trove_ceph.hci.plan import Derivation, HostPlan
+from trove_ceph.hci.workload import RootDisk
+
+
+def of_figures(figures: Figures) -> Iterator[Derivation]:
+    """Yield how the values of the formulas were found, for a host without a profile too."""
+    name = figures.host.name
+    yield _osds_per_device(name, figures)
+    yield _vcpus_per_osd(name, figures)
+    yield _guests_by_memory(name, figures)
+    yield _reserved_memory(name, figures)
+    yield from _ratios(name, figures)
+    yield _reserved_disk(name, figures)
+    yield _memory_target(name, figures)
+
+
+def of_plan(figures: Figures, plan: HostPlan, limits: Sequence[Limit]) -> Iterator[Derivation]:
+    """Yield how the values were found for which OSDs and guests have places."""
+    name = figures.host.name
+    yield _guests(name, figures, plan, limits)
+    yield from _nodes(name, figures, plan)
+    if figures.host.db_devices:
+        osd = min(plan.osds, key=lambda one: one.db_bytes / one.data_bytes)
+        yield Derivation(
+            name,
+            'osds.db_bytes',
+            f'{osd.db_bytes / 1000**3:.1f} GB',
+            'size of the DB device / OSDs on it',
+            f'{osd.db_device}, {sum(one.db_device == osd.db_device for one in plan.osds)} OSDs',
+            sources.CEPH_DB_SIZE,
+            f'{osds.LEAST_DB_SHARE:.0%} of {osd.data_bytes / 1000**3:.0f} GB of data or more; '
+            f'it has {osd.db_bytes / osd.data_bytes:.1%}',
+        )
+
+
+def _osds_per_device(name: str, figures: Figures) -> Derivation:
+    count, kind = figures.osds_per_device, osds.device_class(figures.host)
+    if figures.choices.per_device is not None:
+        source, limit = sources.CHOSEN, ''
+    else:
+        source = sources.RED_HAT_ONE_OSD
+        limit = (
+            'since Quincy one OSD uses an NVMe device; '
+            f'{osds.CLASSIC_PER_NVME} suited the P3700 of 2016 and 2018 ({sources.SUPERMICRO_OSDS};'
+            f' {sources.INTEL_OSDS})'
+            if kind is DeviceClass.NVME
+            else ''
+        )
+    smallest = min(one.size_bytes for one in figures.host.data_devices)
+    return Derivation(
+        name,
+        'osds_per_device',
+        str(count),
+        '2 on NVMe devices from 30 TB, else 1',
+        f'{len(figures.host.data_devices)} {kind} devices, the smallest of '
+        f'{smallest / 1000**4:.2f} TB; {count} on each: {figures.osds} OSDs',
+        source,
+        limit,
+    )
+
+
+def _vcpus_per_osd(name: str, figures: Figures) -> Derivation:
+    kind, count = osds.device_class(figures.host), figures.osds_per_device
+    is_chosen = figures.choices.vcpus is not None
+    default = osds.default_vcpus(kind, count)
+    return Derivation(
+        name,
+        'vcpus_per_osd',
+        f'{figures.vcpus_per_osd:g}',
+        'HDD 1; SSD 4; NVMe 3 with 4 OSDs on a device, else 4',
+        f'{kind} with {count} on a device: {default:g}'
+        + (f'; chosen: {figures.vcpus_per_osd:g}' if is_chosen else ''),
+        sources.CHOSEN if is_chosen else sources.TRIPLEO,
+    )
+
+
+def _guests_by_memory(name: str, figures: Figures) -> Derivation:
+    memory, guest = figures.host.memory_mib, figures.workload.guest_memory_mib
+    return Derivation(
+        name,
+        'guests_by_memory',
+        str(figures.guests_by_memory),
+        'int((memory - 5 GiB x OSDs) / (guest memory + 0.5 GiB))',
+        f'int(({memory} - {reservation.MIB_PER_OSD} x {figures.osds}) / '
+        f'({guest} + {reservation.MIB_PER_GUEST})) in MiB',
+        sources.TRIPLEO,
+    )
+
+
+def _reserved_memory(name: str, figures: Figures) -> Derivation:
+    memory = figures.host.memory_mib
+    return Derivation(
+        name,
+        'reserved_host_memory_mb',
+        f'{figures.reserved_memory_mb} MiB',
+        '5 GiB x OSDs + 0.5 GiB x guests that the memory allows',
+        f'{reservation.MIB_PER_OSD} x {figures.osds} + '
+        f'{reservation.MIB_PER_GUEST} x {figures.guests_by_memory}',
+        sources.TRIPLEO,
+        f'{reservation.MOST_RESERVED:.0%} of {memory} MiB = '
+        f'{int(reservation.MOST_RESERVED * memory)} MiB or less',
+    )
+
+
+def _ratios(name: str, figures: Figures) -> Iterator[Derivation]:
+    cpus, percent = len(figures.host.cpus), figures.workload.guest_cpu_percent
+    yield Derivation(
+        name,
+        'cpu_allocation_ratio',
+        f'{figures.cpu_ratio:.3f}',
+        '(CPUs - CPUs for each OSD x OSDs) / CPU utilisation of guests / CPUs',
+        f'({cpus} - {figures.vcpus_per_osd:g} x {figures.osds}) / {percent / 100:g} / {cpus}',
+        sources.TRIPLEO,
+        f'from {reservation.LEAST_RATIO} to {reservation.MOST_RATIO:g}; for a nova.conf without '
+        'cpu_shared_set',
+    )
+    yield Derivation(
+        name,
+        'cpu_shared_set_allocation_ratio',
+        f'{figures.shared_set_ratio:.3f}',
+        '1 / CPU utilisation of guests',
+        f'1 / {percent / 100:g}',
+        f'{sources.TRIPLEO}; {sources.NOVA_SHARED_SET}',
+        'for a nova.conf with cpu_shared_set = the guests\' CPUs',
+    )
+
+
+def _reserved_disk(name: str, figures: Figures) -> Derivation:
+    if figures.workload.root_disk is RootDisk.CEPH:
+        formula = 'size of all devices / copies x 20 %'
+        raw = figures.inventory.raw_bytes / 1000**4
+        numbers = f'{raw:.2f} TB / {figures.inventory.copies} x {reservation.FREE_POOL:g}'
+        source = sources.QCT_HEALING
+        limit = 'Nova reports the whole pool on each host, so each reserves the share of the pool'
+    else:
+        formula = 'size of the local disk x 30 %'
+        disk = (figures.host.local_disk_bytes or 0) / 1000**3
+        numbers = f'{disk:.0f} GB x {reservation.FREE_LOCAL_DISK:g}'
+        source, limit = sources.CEPH_DATA_AVAIL, 'a monitor warns if less is free'
+    value = f'{figures.reserved_disk_mb} MiB'
+    return Derivation(name, 'reserved_host_disk_mb', value, formula, numbers, source, limit)
+
+
+def _memory_target(name: str, figures: Figures) -> Derivation:
+    return Derivation(
+        name,
+        'osd_memory_target',
+        f'{figures.memory_target_mib} MiB',
+        '(5 GiB x OSDs - 4 GiB of the host) / OSDs / 1.2: what the reservation leaves, less 20 % '
+        'that an OSD may overshoot',
+        f'({reservation.MIB_PER_OSD} x {figures.osds} - {osds.HOST_MIB}) / {figures.osds} / '
+        f'{osds.OVERSHOOT}',
+        f'{sources.TRIPLEO}; {sources.RED_HAT_HOST_MEMORY}; {sources.CEPH_HARDWARE}',
+        f'{osds.LEAST_TARGET_MIB} MiB or more ({sources.CEPH_MEMORY_TARGET})',
+    )
+
+
+def _guests(name: str, figures: Figures, plan: HostPlan, limits: Sequence[Limit]) -> Derivation:
+    least = min(limits, key=lambda one: one.guests)
+    wanted = figures.workload.databases_per_host
+    return Derivation(
+        name,
+        'guests',
+        str(plan.guests),
+        'the least of what memory, CPUs, NUMA nodes and the local disk allow'
+        + (', and what the workload names' if wanted else ''),
+        ', '.join(f'{one.name} {one.guests}' for one in limits)
+        + (f', workload {wanted}' if wanted else ''),
+        f'{sources.TRIPLEO}; {sources.NOVA_PAGES}',
+        'bound by the workload'
+        if wanted is not None and wanted <= least.guests
+        else f'bound by {least.name}',
+    )
+
+
+def _nodes(name: str, figures: Figures, plan: HostPlan) -> Iterator[Derivation]:
+    for node in plan.nodes:
+        count = sum(osd.numa_node == node.number for osd in plan.osds)
+        where = f'nodes.{node.number}'
+        each = figures.vcpus_per_osd
+        yield Derivation(
+            name,
+            f'{where}.cpus',
+            f'host {len(node.host_cpus)}, OSDs {len(node.osd_cpus)}, guests '
+            f'{len(node.guest_cpus)} CPUs',
+            'one core for the host; whole cores for CPUs for each OSD x OSDs; the rest for guests',
+            f'{numa.HOST_CORES} core; {each:g} x {count} = {each * count:g} CPUs for OSDs',
+            f'{sources.TRIPLEO_HOST_CPUS}; {sources.CEPH_NUMA}',
+            'threads of a core stay together',
+        )
+        page_mib = node.huge_page_kib // 1024
+        yield Derivation(
+            name,
+            f'{where}.huge_pages',
+            f'{node.huge_pages} of {page_mib} MiB',
+            'guests on the node x guest memory / size of a page',
+            f'{node.guests} x {figures.workload.guest_memory_mib} / {page_mib}',
+            sources.NOVA_PAGES,
+            f'{node.osd_memory_mib} MiB for OSDs and the host, {node.overhead_memory_mib} MiB for '
+            f'QEMU, {node.spare_memory_mib} MiB spare',
+        )

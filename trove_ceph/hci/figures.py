@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a host that follow from the formulas alone, before anything has a place."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from trove_ceph.hci import osds, reservation
+from trove_ceph.hci.inventory import Host, Inventory
+from trove_ceph.hci.workload import OsdChoices, RootDisk, Workload
+
+#: The resources that limit the guests of a host.
+MEMORY = 'memory'
+CPUS = 'CPUs'
+NUMA_NODES = 'NUMA nodes'
+LOCAL_DISK = 'local disk'
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one resource of a host allows.
+
+    :ivar name: the resource
+    :ivar guests: how many guests it allows
+    """
+
+    name: str
+    guests: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A host, its load, and the values of the formulas for them."""
+
+    host: Host
+    inventory: Inventory
+    workload: Workload
+    choices: OsdChoices
+
+    @cached_property
+    def osds_per_device(self) -> int:
+        """OSDs on each device with data."""
+        return osds.per_device(self.host, self.choices)
+
+    @cached_property
+    def osds(self) -> int:
+        """OSDs of the host."""
+        return self.osds_per_device * len(self.host.data_devices)
+
+    @cached_property
+    def vcpus_per_osd(self) -> float:
+        """CPUs (threads) for each OSD."""
+        return osds.vcpus(self.host, self.osds_per_device, self.choices)
+
+    @cached_property
+    def guests_by_memory(self) -> int:
+        """Guests that the memory of the host allows."""
+        guest_mib = self.workload.guest_memory_mib
+        return reservation.guests_by_memory(self.host.memory_mib, self.osds, guest_mib)
+
+    @cached_property
+    def reserved_memory_mb(self) -> int:
+        """What Nova reserves, in MiB."""
+        return reservation.reserved_host_memory_mb(self.osds, self.guests_by_memory)
+
+    @cached_property
+    def cpu_ratio(self) -> float:
+        """The vCPUs of guests for each CPU of the host."""
+        return reservation.cpu_allocation_ratio(
+            len(self.host.cpus), self.osds, self.vcpus_per_osd, self.workload.guest_cpu_percent
+        )
+
+    @cached_property
+    def guests_by_cpus(self) -> int:
+        """Guests that the CPUs of the host allow."""
+        cpus = len(self.host.cpus)
+        return reservation.guests_by_cpus(cpus, self.cpu_ratio, self.workload.guest_vcpus)
+
+    @cached_property
+    def shared_set_ratio(self) -> float:
+        """The vCPUs of guests for each CPU of theirs."""
+        return reservation.shared_set_ratio(self.workload.guest_cpu_percent)
+
+    @cached_property
+    def reserved_disk_mb(self) -> int:
+        """What root disks must leave, in MiB; 0 if the local disk is not known."""
+        if self.workload.root_disk is RootDisk.CEPH:
+            return reservation.reserved_pool_mb(self.inventory.raw_bytes, self.inventory.copies)
+        return reservation.reserved_local_disk_mb(self.host.local_disk_bytes or 0)
+
+    @cached_property
+    def memory_target_mib(self) -> int:
+        """The memory target of each OSD."""
+        return osds.memory_target_mib(self.osds)
+
+    def limits(self, guests_by_nodes: int) -> tuple[Limit, ...]:
+        """Return what each resource allows.
+
+        :param guests_by_nodes: what the NUMA nodes allow together
+        """
+        found = [
+            Limit(MEMORY, self.guests_by_memory),
+            Limit(CPUS, self.guests_by_cpus),
+            Limit(NUMA_NODES, guests_by_nodes),
+        ]
+        if self.workload.root_disk is RootDisk.LOCAL and self.host.local_disk_bytes:
+            left = self.host.local_disk_bytes - self.reserved_disk_mb * 1024**2
+            found.append(Limit(LOCAL_DISK, max(0, left // self.workload.root_disk_bytes)))
+        return tuple(found)

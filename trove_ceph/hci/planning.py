@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an inventory and a workload to the plan."""
+
+from dataclasses import dataclass
+
+from oslo_utils import units
+
+from trove_ceph.hci import (
+    affinity,
+    cluster_rules,
+    derivations,
+    hardware_rules,
+    load_rules,
+    numa,
+    osds,
+)
+from trove_ceph.hci.figures import Figures
+from trove_ceph.hci.inventory import Inventory
+from trove_ceph.hci.plan import Derivation, Finding, HostPlan, Level, Plan, Reservation
+from trove_ceph.hci.workload import OsdChoices, Workload
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What planning one host gave.
+
+    :ivar plan: its profile; None: its OSDs do not fit
+    :ivar capacity: the guests that it can carry
+    """
+
+    plan: HostPlan | None
+    capacity: int
+    derivations: tuple[Derivation, ...]
+    findings: tuple[Finding, ...]
+
+
+def plan(inventory: Inventory, workload: Workload, choices: OsdChoices) -> Plan:
+    """Return the plan for all hosts.
+
+    A plan whose findings have errors must not be deployed; it is complete all the same as far as
+    its values could be found, so that the numbers can be read.
+    """
+    results = [_plan_host(Figures(host, inventory, workload, choices)) for host in inventory.hosts]
+    hosts = tuple(each.plan for each in results if each.plan)
+    wanted = workload.databases_per_host
+    findings = [
+        *cluster_rules.of_cluster(inventory, workload),
+        *(finding for each in results for finding in each.findings),
+        *cluster_rules.of_plans(inventory, workload, hosts),
+    ]
+    if wanted is not None:
+        findings += cluster_rules.failover([each.capacity for each in results], wanted)
+    return Plan(
+        hosts=hosts,
+        aggregates=affinity.aggregates(inventory),
+        affinity=affinity.rules(inventory, workload),
+        derivations=tuple(value for each in results for value in each.derivations),
+        findings=tuple(sorted(findings, key=lambda one: one.level is not Level.ERROR)),
+        root_disk=workload.root_disk,
+        public_network=inventory.public_network,
+        cluster_network=inventory.cluster_network,
+    )
+
+
+def _plan_host(figures: Figures) -> _Result:
+    host = figures.host
+    findings = [
+        *hardware_rules.of_host(host),
+        *hardware_rules.db_share(host, figures.osds_per_device),
+        *load_rules.of_figures(figures),
+    ]
+    derived = list(derivations.of_figures(figures))
+    layout = osds.layout(host, figures.osds_per_device)
+    try:
+        placed = numa.place_osds(host, layout, figures.vcpus_per_osd)
+    except numa.DoesNotFitError as error:
+        findings.append(load_rules.does_not_fit(figures, str(error)))
+        return _Result(None, 0, tuple(derived), tuple(findings))
+    nodes = numa.nodes(host, placed, figures.vcpus_per_osd, figures.workload)
+    limits = figures.limits(sum(node.capacity for node in nodes))
+    capacity = min(one.guests for one in limits)
+    wanted = figures.workload.databases_per_host
+    guests = capacity if wanted is None else min(wanted, capacity)
+    shares = numa.share_guests(nodes, guests)
+    profile = HostPlan(
+        name=host.name,
+        guests=guests,
+        reservation=_reservation(figures),
+        osd_memory_target_bytes=figures.memory_target_mib * units.Mi,
+        osds_per_device=figures.osds_per_device,
+        vcpus_per_osd=figures.vcpus_per_osd,
+        osds=placed,
+        nodes=tuple(
+            numa.node_plan(node, shares[node.node.number], figures.workload) for node in nodes
+        ),
+        irqs=numa.irq_affinity(host, nodes),
+    )
+    findings += load_rules.remote_osds(figures, placed)
+    findings += load_rules.guests(figures, limits)
+    derived += derivations.of_plan(figures, profile, limits)
+    return _Result(profile, capacity, tuple(derived), tuple(findings))
+
+
+def _reservation(figures: Figures) -> Reservation:
+    return Reservation(
+        reserved_host_memory_mb=figures.reserved_memory_mb,
+        reserved_host_disk_mb=figures.reserved_disk_mb,
+        cpu_allocation_ratio=figures.cpu_ratio,
+        cpu_shared_set_allocation_ratio=figures.shared_set_ratio,
+    )

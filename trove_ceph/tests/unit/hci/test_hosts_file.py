@@ -6,7 +6,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions, schema_problems, yaml_file
-from trove_ceph.hci import hosts_file, planning
+from trove_ceph.hci import hosts_file, planning, report
 from trove_ceph.hci.inventory import DeviceClass, Network
 from trove_ceph.hci.workload import OsdChoices, RootDisk
 
@@ -221,3 +221,56 @@ class LoadTest(base.BaseTestCase):
         self.assertIn('is not YAML', self.refusal('a: [b'))
         error = self.assertRaises(exceptions.InvalidHostsError, hosts_file.load, '/no/such')
         self.assertIn('/no/such: cannot be read', str(error))
+
+
+class AnyValueTest(base.BaseTestCase):
+    """Each value of the file replaced by odd ones: it is refused by name, or it is planned."""
+
+    ODD = (
+        *(None, True, 0, -1, 2.5, 10**30, '', 'x', [], {}, [1], {'a': 1}),
+        *('1GiB', '1GB', '0GiB', '64TiB', '1000TB', '0Mbit', '0-7', 'hdd', 'local', '::/0', 16),
+    )
+
+    def setUp(self):
+        super().setUp()
+        self.content = content()
+        hosts = self.content['hosts']
+        self.content['hosts'] = {name: copy.deepcopy(hosts[name]) for name in ('hci-1', 'hci-2')}
+        for node in hosts['hci-1']['numa']:
+            del node['cores'][6:]
+
+    def test_refused_or_planned(self):
+        planned = refused = 0
+        for path in self.paths(self.content):
+            for value in self.ODD:
+                try:
+                    given = hosts_file.parse(self.replaced(path, value))
+                except yaml_file.Problem as problem:
+                    # The key that is wrong, the mapping around it, or one that must agree with it.
+                    self.assertEqual(path[:1], problem.path[:1] or path[:1], (path, value))
+                    refused += 1
+                else:
+                    made = planning.plan(*given)
+                    self.assertIn('hci-1', report.plan_text(made, explain=True))
+                    planned += 1
+        self.assertGreater(refused, 500)
+        self.assertGreater(planned, 50)
+
+    def paths(self, value, path=()):
+        """Yield the paths of all values; of a list those of two items."""
+        if path:
+            yield path
+        steps = list(value) if isinstance(value, dict) else range(2)
+        if isinstance(value, dict | list) and path[:2] != ('hosts', 'hci-2'):
+            for step in steps:
+                if isinstance(value, dict) or step < len(value):
+                    yield from self.paths(value[step], (*path, step))
+
+    def replaced(self, path, value):
+        found = copy.deepcopy(self.content)
+        *parents, last = path
+        target = found
+        for step in parents:
+            target = target[step]
+        target[last] = value
+        return found

@@ -7,7 +7,7 @@ belongs to the project of ``[service_credentials]``.
 
 import contextlib
 import datetime
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import glanceclient.exc
@@ -20,6 +20,7 @@ from trove.common import exception as trove_exceptions
 from trove.datastore import models as datastore_models
 
 from trove_ceph import exceptions
+from trove_ceph.db import transactions
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
 from trove_ceph.strategies.guests.dependencies import (
     GuestResource,
@@ -51,9 +52,18 @@ class GuestServers:
 
     :param pools: those of the configuration
     :param nova: a novaclient that acts as the user of ``[service_credentials]``, as do the others
+    :param now: returns the time in UTC, without a time zone
     """
 
-    def __init__(self, pools: Sequence[PoolSpec], nova: Any, neutron: Any, glance_client: Any):
+    def __init__(
+        self,
+        pools: Sequence[PoolSpec],
+        nova: Any,
+        neutron: Any,
+        glance_client: Any,
+        now: Callable[[], datetime.datetime] = transactions.utcnow,
+    ):
+        self._now = now
         self._pools = tuple(pools)
         self._nova = nova
         self._neutron = neutron
@@ -150,7 +160,15 @@ class GuestServers:
         return str(server.id)
 
     def delete_server(self, server_id: str) -> None:
-        """Request the deletion of a server; idempotent."""
+        """Request the deletion of a server; idempotent.
+
+        :raises InProgressError: Nova does not know yet whether its host works; the ports of the
+            instance that it had may be another server's by then, see :meth:`.Nova.check_host`
+        """
+        server = self.find_server(server_id)
+        if server is None:
+            return
+        nova.Nova(self._nova, now=self._now).check_host(server, None)
         with (
             _translated(f'server {server_id}: deleting it'),
             contextlib.suppress(novaclient.exceptions.NotFound),

@@ -2,6 +2,7 @@
 """The taskmanager's own calls to Nova, beyond those of Trove."""
 
 import contextlib
+import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import novaclient.client
 import novaclient.exceptions
 
 from trove_ceph import exceptions, waiting
+from trove_ceph.db import transactions
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 
 # Of Ussuri: the first version that can change delete_on_termination of an attached volume.
@@ -18,6 +20,8 @@ API_VERSION = '2.85'
 _ATTACH_RETRY_SEC = 10
 _DELETE_TIMEOUT_SEC = 180
 _POLL_SEC = 0.5
+#: Two reports of a host (report_interval, 10 s), and some time for a slow one.
+_REPORTED_LATELY = datetime.timedelta(seconds=25)
 
 
 class Nova:
@@ -25,13 +29,18 @@ class Nova:
 
     :param client: a novaclient, API_VERSION or later
     :param start_wait: returns the deadline of a wait of so many seconds
+    :param now: returns the time in UTC, without a time zone
     """
 
     def __init__(
-        self, client: Any, start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
+        self,
+        client: Any,
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
+        now: Callable[[], datetime.datetime] = transactions.utcnow,
     ):
         self._client = client
         self._start_wait = start_wait
+        self._now = now
 
     @classmethod
     def of_session(
@@ -185,21 +194,62 @@ class Nova:
     def delete(self, server_id: str) -> None:
         """Delete a server and wait until it is gone; idempotent.
 
+        Nothing is requested before Nova knows whether the host of the server works, as
+        :meth:`check_host` says: the host may have failed just now.
+
         :raises ServiceUnavailableError: Nova refused, or the server is still there at the deadline
         """
         deadline = self._start_wait(_DELETE_TIMEOUT_SEC)
-        with (
-            _translated('deleting it', server_id),
-            contextlib.suppress(novaclient.exceptions.NotFound),
-        ):
-            self._client.servers.delete(server_id)
-            while True:
-                found = self._client.servers.get(server_id)
-                if not deadline.pause(_POLL_SEC):
-                    raise exceptions.ServiceUnavailableError(
-                        f'server {server_id}: Nova did not delete it within {_DELETE_TIMEOUT_SEC} '
-                        f's; its status is {found.status}'
-                    )
+        since = self._now()
+        is_requested = False
+        while (found := self.find(server_id)) is not None:
+            reason = f'its status is {found.status}'
+            if not is_requested:
+                try:
+                    self.check_host(found, since)
+                except exceptions.InProgressError as error:
+                    reason = str(error)
+                else:
+                    self.request_deletion(server_id)
+                    is_requested = True
+                    continue
+            if not deadline.pause(_POLL_SEC):
+                raise exceptions.ServiceUnavailableError(
+                    f'server {server_id}: Nova did not delete it within {_DELETE_TIMEOUT_SEC} s; '
+                    f'{reason}'
+                )
+
+    def check_host(self, server: ServerFacts, since: datetime.datetime | None) -> None:
+        """Check that Nova knows whether the host of a server works, before it is deleted.
+
+        Nova sends the request to a host that it counts as up, which includes a host that failed
+        within service_down_time (60 s). Such a host finds the request when it returns, and unbinds
+        the ports of the server, which another server has by then. A server on a host that counts as
+        down Nova deletes by itself.
+
+        :param since: the host must have reported since this time, in UTC, because it may have
+            failed then; None: its last report may be older
+        :raises InProgressError: Nova does not know that yet
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        if server.host is None:
+            return
+        with _translated(f'showing its host {server.host}', server.server_id):
+            found = self._client.services.list(host=server.host, binary='nova-compute')
+        for service in found:
+            # Nova shows no state of a host in a cell that does not answer.
+            if getattr(service, 'state', None) != 'up' or not service.updated_at:
+                continue
+            reported_at = datetime.datetime.fromisoformat(service.updated_at)
+            age = self._now() - reported_at
+            if age > _REPORTED_LATELY or (since is not None and reported_at <= since):
+                raise exceptions.InProgressError(
+                    f'server {server.server_id}: its host {server.host} last reported to Nova '
+                    f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '
+                    'not know yet whether it works; the server is deleted when the host reports '
+                    'or counts as down; if neither happens, compare the clocks of this host and '
+                    'of Nova'
+                )
 
 
 def facts(server: Any) -> ServerFacts:

@@ -34,8 +34,6 @@ ZONE_API_VERSION = '2.96'
 REPLACEMENT_KEY = 'trove_ceph_replacement_id'
 #: The zone of Nova's hosts that are in none, unless its configuration names another.
 _NO_ZONE = 'nova'
-#: Two reports of a host (report_interval, 10 s), and some time for a slow one.
-_REPORTED_LATELY = datetime.timedelta(seconds=25)
 _NO_IMAGE = (trove_exceptions.ImageNotFound, trove_exceptions.ImageNotFoundByTags)
 
 
@@ -58,8 +56,7 @@ class ReplacementServers:
         self._client = client
         self._zone_client = zone_client
         self._glance = glance_client
-        self._now = now
-        self._nova = nova.Nova(client)
+        self._nova = nova.Nova(client, now=now)
         self.find = self._nova.find
         self.keep_volume = self._nova.keep_volume
 
@@ -80,18 +77,12 @@ class ReplacementServers:
     def request_deletion(self, server_id: str, since: datetime.datetime | None) -> None:
         """Request the deletion of a server; idempotent.
 
-        Nova sends the request to a host that it counts as up, which includes a host that failed
-        within service_down_time (60 s). Such a host finds the request when it returns, and unbinds
-        the ports of the server, which another server has by then. So nothing is requested until
-        Nova knows whether the host works.
-
-        :param since: the host must have reported since this time, in UTC, because it may have
-            failed then; None: its last report may be older
+        :param since: see :meth:`.Nova.check_host`, without which nothing is requested
         :raises InProgressError: Nova does not know that yet
         """
         server = self.find(server_id)
         if server is not None:
-            self._check_host(server, since)
+            self._nova.check_host(server, since)
             self._nova.request_deletion(server_id)
 
     def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
@@ -140,27 +131,6 @@ class ReplacementServers:
                 tags=list(description.tags),
             )
         return str(server.id)
-
-    def _check_host(self, server: ServerFacts, since: datetime.datetime | None) -> None:
-        """Check that the host of a server has reported lately, unless Nova counts it as down."""
-        if server.host is None:
-            return
-        with translated(f'server {server.server_id}: showing its host {server.host}'):
-            found = self._client.services.list(host=server.host, binary='nova-compute')
-        for service in found:
-            # Nova shows no state of a host in a cell that does not answer.
-            if getattr(service, 'state', None) != 'up' or not service.updated_at:
-                continue
-            reported_at = datetime.datetime.fromisoformat(service.updated_at)
-            age = self._now() - reported_at
-            if age > _REPORTED_LATELY or (since is not None and reported_at <= since):
-                raise exceptions.InProgressError(
-                    f'server {server.server_id}: its host {server.host} last reported to Nova '
-                    f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '
-                    'not know yet whether it works; the server is deleted when the host reports '
-                    'or counts as down; if neither happens, compare the clocks of this host and '
-                    'of Nova'
-                )
 
     def _check_flavor(self, record: ReplacementRecord) -> None:
         try:

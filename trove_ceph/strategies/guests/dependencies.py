@@ -113,7 +113,10 @@ class GuestServers(Protocol):
         """Boot the server of a guest with the port of its record; return the server's id."""
 
     def delete_server(self, server_id: str) -> None:
-        """Request the deletion of a server; idempotent."""
+        """Request the deletion of a server; idempotent.
+
+        :raises InProgressError: Nova does not know yet whether its host works
+        """
 
     def list_ports(self, guest_id: str) -> Sequence[str]:
         """Return the ids of the ports that have the name of a guest."""

@@ -338,7 +338,10 @@ class PoolRound:
         if guest.server_id is not None and self._deps.servers.find_server(guest.server_id):
             found.add(guest.server_id)
         for server_id in found:
-            self._deps.servers.delete_server(server_id)
+            try:
+                self._deps.servers.delete_server(server_id)
+            except exceptions.InProgressError as error:
+                LOG.info('%s: %s', guest, error)
         if found:
             # The next round finds whether they are gone.
             return

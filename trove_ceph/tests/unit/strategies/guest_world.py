@@ -54,7 +54,7 @@ class World:
         # Servers are ACTIVE at once, or fail.
         self.boot_status = 'ACTIVE'
         # Nova deletes a server some time after the request.
-        self.deletes_late = False
+        self.deletes_late = self.is_host_unknown = False
         self.pings, self.requests, self.instance_lists = [], [], []
         self._ids = itertools.count()
         self._workers = itertools.count()
@@ -184,6 +184,8 @@ class Servers:
         servers = self._world.servers
         if server_id not in servers:
             return
+        if self._world.is_host_unknown:
+            raise exceptions.InProgressError('its host last reported to Nova 30 s ago')
         if self._world.deletes_late:
             facts = servers[server_id]
             servers[server_id] = ServerFacts(server_id, facts.name, 'GONE')

@@ -75,6 +75,19 @@ class PoolTest(keeper_case.KeeperTestCase):
             self.assertLessEqual(len(self.world.servers), 3)
             self.assertLessEqual(len(self.world.ports), 3)
 
+    def test_keeps_a_retired_guest_until_nova_knows_whether_its_host_works(self):
+        self.make(least=1, most=2)
+        retired = self.one(GuestState.READY)
+        self.world.store.retire(retired.guest_id, 'its binding failed')
+        self.world.is_host_unknown = True
+        self.run_rounds(3)
+        self.assertIn(retired.server_id, self.world.servers)
+        self.assertNotEqual(retired.guest_id, self.one(GuestState.READY).guest_id)
+        self.world.is_host_unknown = False
+        self.run_rounds(2)
+        self.assertNotIn(retired.server_id, self.world.servers)
+        self.assertIsNone(self.world.store.find(retired.guest_id))
+
     def test_disabled(self):
         self.make(pools=(), rounds=3)
         self.assertEqual([], self.world.guests())

@@ -298,19 +298,6 @@ class NovaTest(base.BaseTestCase):
         self.status = 404
         self.nova.delete('server')
 
-    def test_waits_until_a_server_is_gone(self):
-        statuses = [204, 200, 200, 404]
-        self.on_request = lambda: setattr(self, 'status', statuses.pop(0))
-        self.nova.delete('server')
-        self.assertEqual([], statuses)
-        self.assertEqual(
-            ['DELETE', 'GET', 'GET', 'GET'], [request.method for request in self.requests]
-        )
-
-    def test_reports_a_server_that_nova_does_not_delete(self):
-        error = self.assertRaises(exceptions.ServiceUnavailableError, self.nova.delete, 'server')
-        self.assertIn('did not delete it within 180 s; its status is ACTIVE', str(error))
-
 
 # Of each request the client reads its own part.
 ANSWER = json.dumps(

@@ -75,7 +75,8 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
     def delete(self, server_id):
         self.calls.append('delete')
 
-    def fence(self, volume_id):
+    def fence(self, volume_id, confirm):
+        self.assertEqual(self.check, confirm)
         self.calls.append('fence')
 
     def check(self):
@@ -158,6 +159,18 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
             self.assertIn('another worker continues it', str(error))
             self.assertEqual(calls, self.calls)
             self.assertEqual(GuestState.CLAIMED, self.guests.find(name).state)
+
+    def test_fence_of_a_guest_that_is_not_bound_needs_the_claim(self):
+        self.make('one', server_id='server', port_id='port')
+        self.describe = lambda *_arguments: self.fail_to_describe()
+        error = exceptions.ServiceUnavailableError
+        self.assertRaises(error, self.guests.bind, self.claim(), REQUEST, self.check)
+        self.assertEqual(['bind', 'attach_volume', 'delete', 'fence'], self.calls)
+
+    def fail_to_describe(self):
+        # The guest is detached when its server is deleted.
+        self.status = 'available'
+        raise exceptions.ServiceUnavailableError('Nova is down')
 
     def test_retires_the_guest_that_was_the_old_server(self):
         for name in ('old', 'new'):

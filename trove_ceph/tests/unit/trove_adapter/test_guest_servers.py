@@ -30,13 +30,18 @@ NETWORK = 'management'
 
 
 class Cloud(requests.adapters.BaseAdapter):
-    """Nova and Neutron in memory."""
+    """Nova and Neutron in memory.
+
+    :ivar services: the services nova-compute, as Nova shows them, by host
+    """
 
     def __init__(self):
         super().__init__()
         self.servers, self.ports, self.requests = {}, {}, []
         self.flavors = {'7': 'small'}
         self.failure = None
+        self.services = {}
+        setattr(self, 'get_os-services', self.list_services)
 
     def send(self, request, **_kwargs):
         parsed = urllib.parse.urlparse(request.url)
@@ -63,6 +68,11 @@ class Cloud(requests.adapters.BaseAdapter):
         answer.headers['Content-Type'] = 'application/json'
         answer.raw = io.BytesIO(json.dumps(body).encode())
         return answer
+
+    def list_services(self, _rest, query, _body):
+        assert query['binary'] == 'nova-compute'
+        found = self.services.get(query['host'])
+        return {'services': [] if found is None else [found]}
 
     def get_servers(self, rest, query, _body):
         if rest != 'detail':
@@ -260,6 +270,19 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.servers.delete_server('4')
         self.servers.delete_server('4')
         self.assertIsNone(self.servers.find_server('4'))
+
+    def test_deletes_no_server_while_nova_does_not_know_whether_its_host_works(self):
+        self.cloud.servers = {
+            '1': {'id': '1', 'name': 'db1', 'status': 'ACTIVE', 'OS-EXT-SRV-ATTR:host': 'host'}
+        }
+        service = {'host': 'host', 'state': 'up', 'updated_at': '2026-01-01T12:00:00.000000'}
+        self.cloud.services['host'] = service
+        error = self.assertRaises(exceptions.InProgressError, self.servers.delete_server, '1')
+        self.assertIn('server 1: its host host last reported', str(error))
+        self.assertIn('1', self.cloud.servers)
+        service['state'] = 'down'
+        self.servers.delete_server('1')
+        self.assertEqual({}, self.cloud.servers)
 
     def test_refusal_of_nova(self):
         self.cloud.failure = 403

@@ -29,25 +29,17 @@ class Cloud(test_guest_servers.Cloud):
     """Nova in memory, with the requests that only replacements make.
 
     :ivar knows_zones: Nova shows in which zone a server was requested
-    :ivar services: the services nova-compute, as Nova shows them, by host
     """
 
     def __init__(self):
         super().__init__()
         self.knows_zones = True
-        self.services = {}
-        setattr(self, 'get_os-services', self.list_services)
 
     def send(self, request, **options):
         version = request.headers.get('OpenStack-API-Version', '')
         if replacement_servers.ZONE_API_VERSION in str(version) and not self.knows_zones:
             return self._answer(request, 406, {})
         return super().send(request, **options)
-
-    def list_services(self, _rest, query, _body):
-        assert query['binary'] == 'nova-compute'
-        found = self.services.get(query['host'])
-        return {'services': [] if found is None else [found]}
 
     def get_servers(self, rest, query, body):
         if rest != 'detail':

@@ -111,7 +111,16 @@ class OperatorNeededError(ServiceUnavailableError):
 
 
 class InProgressError(TroveCephError):
-    """What was requested is still in progress; look again in some seconds."""
+    """What was requested is still in progress; look again in some seconds.
+
+    :param message: for operators
+    :param shown: what is awaited, for tenants: without servers, hosts and volumes; None: it is not
+        said
+    """
+
+    def __init__(self, message: str, shown: str | None = None):
+        super().__init__(message)
+        self.shown = shown
 
 
 class ReplacementRefusedError(TroveCephError):

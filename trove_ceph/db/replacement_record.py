@@ -69,7 +69,8 @@ class ReplacementRecord:
     :param flavor_id: of the new server
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
-    :param error: why the last attempt failed, or why the replacement ended
+    :param error: why the last attempt failed, what it waited for in vain, or why the replacement
+        ended
     :param attempts: how many attempts have failed in this state
     :param volume_id: of the data volume; this and the following are noted before the fence
     :param old_host: of the old server; the new one is on another host, if it failed

@@ -124,7 +124,9 @@ class ClaimedWork(Generic[Found]):
             if not deadline.pause(POLL_SEC):
                 raise exceptions.InProgressError(
                     f'{record}: did not end within {_CANCEL_TIMEOUT_SEC} s; repeat the deletion of '
-                    'the instance'
+                    'the instance',
+                    'the replacement of its server or volume, which was under way, did not end '
+                    f'within {_CANCEL_TIMEOUT_SEC} s; repeat the deletion of the instance',
                 )
 
     def _attempt(self, record: Found) -> bool:

@@ -10,6 +10,7 @@ from trove.common import notification
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
+from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
 from trove_ceph.taskmanager import guest_factory, replacements, warm_resize
 from trove_ceph.trove_adapter import instance_flavor
@@ -52,7 +53,8 @@ class ReplacementRequests:
         self._get_replacements().look_now()
         timeout_sec = self._conf.trove_ceph_replacement.resize_timeout_sec
         with notification.EndNotification(context):
-            ended = self._get_replacements().wait(record.replacement_id, timeout_sec)
+            with tenant_errors.translated_errors(f'instance {instance_id}'):
+                ended = self._get_replacements().wait(record.replacement_id, timeout_sec)
             if ended.state is ReplacementState.FAILED:
                 # The record is written for tenants, who read this as the fault of the instance.
                 raise exceptions.TroveCephError(f'instance {instance_id}: {ended.error}')

@@ -9,6 +9,8 @@ from trove_ceph.cinder import resources
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.guests import bind
 
+#: What tenants read of a volume that is not detached yet.
+_SHOWN = 'waits until the volume is detached'
 _ATTACHED = ('reserved', 'attaching', 'in-use', 'detaching')
 
 
@@ -70,7 +72,8 @@ class ReplacementVolumes:
         if others := attachments.keys() - {server_id}:
             raise exceptions.InProgressError(
                 f'volume {volume_id}: is attached to server {", ".join(sorted(others))}, '
-                f'expected only {server_id}'
+                f'expected only {server_id}',
+                _SHOWN,
             )
         if (attachment_id := attachments.get(server_id)) is not None:
             # Nova has deleted the server and not detached the volume, as if its host is down.
@@ -79,5 +82,6 @@ class ReplacementVolumes:
         # What else keeps a server from getting it, Nova or Cinder says; a deletion needs only this.
         if volume is not None and volume.status in _ATTACHED:
             raise exceptions.InProgressError(
-                f'volume {volume_id}: expected the status available, found {volume.status}'
+                f'volume {volume_id}: expected the status available, found {volume.status}',
+                _SHOWN,
             )

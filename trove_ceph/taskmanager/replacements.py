@@ -68,7 +68,9 @@ class Replacements:
                 return record
             if not deadline.pause(claimed_work.POLL_SEC):
                 raise exceptions.InProgressError(
-                    f'{record}: did not end within {timeout_sec:.0f} s; it goes on'
+                    f'{record}: did not end within {timeout_sec:.0f} s; it goes on',
+                    f'the {record.kind} did not end within {timeout_sec:.0f} s; it goes on by '
+                    f'itself, and is in the step {record.step or record.state}',
                 )
 
     def prune(self, keep: datetime.timedelta) -> None:

@@ -248,7 +248,8 @@ class Nova:
                     f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '
                     'not know yet whether it works; the server is deleted when the host reports '
                     'or counts as down; if neither happens, compare the clocks of this host and '
-                    'of Nova'
+                    'of Nova',
+                    'waits until it is known whether the host of a server works',
                 )
 
 

@@ -70,6 +70,8 @@ def tenant_message(error: Exception) -> str:
     """Return the message that tenants see for an error."""
     if isinstance(error, SHOWN_UNCHANGED):
         return _text(error)
+    if isinstance(error, exceptions.InProgressError) and error.shown:
+        return error.shown
     text = next(text for kind, text in _MESSAGES if isinstance(error, kind))
     return f'{text}; {_SEE_LOG}'
 

@@ -112,16 +112,17 @@ class Attempt:
             raise exceptions.ReplacementCanceledError(f'{self.record}: the instance is deleted')
         return facts
 
-    def wait(self, is_done: Callable[[], bool], what: str) -> None:
+    def wait(self, is_done: Callable[[], bool], what: str, shown: str) -> None:
         """Wait until a condition is met, for as long as one attempt waits.
 
         :param what: is waited for
+        :param shown: the same for tenants, without servers, hosts and volumes
         :raises InProgressError: the condition is not met yet
         """
         deadline = waiting.Deadline(self.deps.patience_sec, self.deps.clock, self.deps.sleep)
         while not is_done():
             if not deadline.pause(_POLL_SEC):
-                raise exceptions.InProgressError(f'{self.record}: {what}')
+                raise exceptions.InProgressError(f'{self.record}: {what}', shown)
 
     def find_server(self, server_id: str) -> ServerFacts | None:
         """Return a server; None: it is deleted."""
@@ -144,7 +145,9 @@ class Attempt:
         since = self.record.created_at if is_failover else None
         self.deps.servers.request_deletion(server_id, since)
         self.wait(
-            lambda: self.find_server(server_id) is None, f'Nova still deletes server {server_id}'
+            lambda: self.find_server(server_id) is None,
+            f'Nova still deletes server {server_id}',
+            'waits until a server is deleted',
         )
 
     def prove_free(self, server_ids: Collection[str]) -> None:

@@ -173,7 +173,11 @@ class NewServer:
             booted = [self._request_boot()]
         if record.new_server_id != booted[0]:
             self._attempt.note(new_server_id=booted[0])
-        self._attempt.wait(lambda: self._is_active(booted[0]), f'server {booted[0]} boots')
+        self._attempt.wait(
+            lambda: self._is_active(booted[0]),
+            f'server {booted[0]} boots',
+            'waits until the new server has booted',
+        )
 
     def _find_booted(self) -> Sequence[str]:
         found = self._attempt.deps.servers.find_booted(self._attempt.record)

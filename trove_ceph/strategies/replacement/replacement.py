@@ -50,7 +50,8 @@ class Replacement:
     def run(self) -> ReplacementRecord:
         """Continue the replacement until it ends, or until an attempt has waited long enough.
 
-        An attempt that failed is counted in the record, with its reason as tenants see it. See
+        An attempt that failed is counted in the record, with its reason as tenants see it. What an
+        attempt has waited for in vain is noted there too, and is not counted. See
         :func:`.rules.retry_sec` for when to make the next one.
 
         :returns: the record of the replacement, which has ended
@@ -60,7 +61,10 @@ class Replacement:
         """
         try:
             self._run()
-        except (exceptions.ClaimLostError, exceptions.InProgressError):
+        except exceptions.ClaimLostError:
+            raise
+        except exceptions.InProgressError as error:
+            self._note_wait(error)
             raise
         except Exception as error:
             self._count(error)
@@ -118,6 +122,12 @@ class Replacement:
                 raise
             self._undo_stop()
             self._attempt.fail(str(error))
+
+    def _note_wait(self, error: exceptions.InProgressError) -> None:
+        # The reason of an attempt that failed, such as an option that MySQL does not know, stays.
+        text = tenant_errors.tenant_message(error)
+        if self._attempt.record.attempts == 0 and text != self._attempt.record.error:
+            self._attempt.note(error=text)
 
     def _count(self, error: Exception) -> None:
         record = self._attempt.record

@@ -32,7 +32,11 @@ class Start:
         :raises GuestUnavailableError: it did not start; the next request starts it again
         """
         try:
-            self._attempt.wait(self._is_decided, 'MySQL does not serve on the new server yet')
+            self._attempt.wait(
+                self._is_decided,
+                'MySQL does not serve on the new server yet',
+                'waits until MySQL serves on the new server',
+            )
         except exceptions.InProgressError:
             if reason := self._why_hopeless():
                 return reason

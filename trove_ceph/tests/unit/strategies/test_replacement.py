@@ -228,8 +228,11 @@ class FenceTest(ReplacementTestCase):
         self.assertIn('still deletes', str(error))
         record = world.record()
         self.assertEqual((ReplacementState.FENCING, 0), (record.state, record.attempts))
+        # Tenants read it, who do not see the servers.
+        self.assertEqual('waits until a server is deleted', record.error)
         world.finish()
         world.check_completed()
+        self.assertIsNone(world.record().error)
 
     def test_volume_that_nova_detaches_late(self):
         world = self.make_world(guest_hosts=OTHER_HOST)
@@ -370,6 +373,7 @@ class StartTest(ReplacementTestCase):
         error = self.assertRaises(exceptions.InProgressError, world.attempt().run)
         self.assertIn('does not serve', str(error))
         self.assertIs(ReplacementState.STARTING, world.record().state)
+        self.assertEqual('waits until MySQL serves on the new server', world.record().error)
         world.finish()
         world.check_completed()
 
@@ -384,6 +388,15 @@ class StartTest(ReplacementTestCase):
         self.assertIn('a file is locked', record.error)
         world.finish()
         world.check_completed()
+
+    def test_wait_after_a_failure(self):
+        """The tenant goes on reading what must be repaired."""
+        world = self.make_world()
+        world.start_answers = [StartProgress(StartState.FAILED, 'unknown variable x')]
+        self.assertRaises(exceptions.GuestUnavailableError, world.attempt().run)
+        world.agent_looks = 100
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIn('unknown variable x', world.record().error)
 
     def test_mysql_that_does_not_start(self):
         world = self.make_world(guest_hosts=OTHER_HOST)

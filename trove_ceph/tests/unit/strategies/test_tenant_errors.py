@@ -29,6 +29,13 @@ class TenantErrorsTest(base.BaseTestCase):
         error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
         self.assertEqual('instance x: sync_binlog=0', tenant_errors.tenant_message(error))
 
+    def test_what_is_in_progress(self):
+        error = exceptions.InProgressError('server 7 on host-1 is deleted', 'waits for a server')
+        self.assertEqual('waits for a server', tenant_errors.tenant_message(error))
+        hidden = tenant_errors.tenant_message(exceptions.InProgressError('server 7 on host-1'))
+        self.assertIn('another operation uses it at present', hidden)
+        self.assertNotIn('host-1', hidden)
+
     def test_operators_see_everything(self):
         error = exceptions.NoSpaceError(PLACE)
         error.add_note('something is left behind')

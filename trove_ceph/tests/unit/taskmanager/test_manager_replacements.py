@@ -89,6 +89,8 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def wait(self, replacement_id, timeout_sec):
         self.calls.append(f'wait {timeout_sec}')
+        if isinstance(self.ended, Exception):
+            raise self.ended
         return self.ended
 
     def find_open(self, instance_id):
@@ -126,6 +128,13 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertIn('the guest agent did not stop MySQL', str(error))
         self.assertEqual(['instance_resize_instance.error'], self.events())
         self.assertNotIn('notify_changed', self.calls)
+
+    def test_reports_a_resize_that_goes_on(self):
+        self.ended = exceptions.InProgressError('server 7 boots', 'the resize goes on by itself')
+        error = self.assertRaises(exceptions.TroveCephError, self.resize)
+        self.assertIn('the resize goes on by itself', str(error))
+        self.assertNotIn('server 7', str(error))
+        self.assertEqual(['instance_resize_instance.error'], self.events())
 
     def test_resize_of_an_instance_that_is_deleted_meanwhile(self):
         self.ended = dataclasses.replace(self.record, state=ReplacementState.CANCELED)

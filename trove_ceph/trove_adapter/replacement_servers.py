@@ -7,6 +7,7 @@ outlives the server.
 
 import contextlib
 import datetime
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -98,11 +99,33 @@ class ReplacementServers:
             and server.status != 'DELETED'
         ]
 
-    def boot(self, record: ReplacementRecord) -> str:
+    def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:
+        """Return the hosts that work, but that of the old server, in the zone of the record.
+
+        The order is the same for each call, and another one for other replacements, so that the
+        databases of a host that failed do not all go to the same one.
+        """
+        found = [
+            service.host
+            for service in self._list_services(record)
+            if service.host != record.old_host
+            and (service.state, service.status) == ('up', 'enabled')
+            and record.availability_zone in (None, service.zone)
+        ]
+        return sorted(
+            found,
+            key=lambda host: hashlib.sha256(f'{record.replacement_id} {host}'.encode()).digest(),
+        )
+
+    def boot(self, record: ReplacementRecord, host: str | None) -> str:
         """Boot a server with the volume, the ports and the image of the record; return its id.
 
         It is marked as of this replacement, and does not delete the volume when it is deleted.
+
+        :param host: on which Nova must place it, by its filters; None: Nova chooses
         """
+        # Unlike a zone of the form ZONE:HOST, it does not bypass the filters of the scheduler.
+        placed = {} if host is None else {'host': host}
         with translated(f'{record}: booting a server'):
             instance = replaced_instance.load(record.instance_id)
             description = server_description.describe(instance)
@@ -129,8 +152,18 @@ class ReplacementServers:
                 config_drive=CONF.use_nova_server_config_drive,
                 meta=dict(description.metadata) | {REPLACEMENT_KEY: record.replacement_id},
                 tags=list(description.tags),
+                **placed,
             )
         return str(server.id)
+
+    def _list_services(self, record: ReplacementRecord) -> Sequence[Any]:
+        with translated(f'{record}: listing the hosts'):
+            # Nova shows no state of a host in a cell that does not answer.
+            return [
+                one
+                for one in self._client.services.list(binary='nova-compute')
+                if getattr(one, 'state', None) is not None
+            ]
 
     def _check_flavor(self, record: ReplacementRecord) -> None:
         try:
@@ -157,7 +190,8 @@ class ReplacementServers:
     def _find_zone(self, record: ReplacementRecord) -> str | None:
         """Return the zone in which the old server was requested; None: in none, or it is gone."""
         try:
-            return self._zone_client.servers.get(record.old_server_id).pinned_availability_zone
+            server = self._zone_client.servers.get(record.old_server_id)
+            return self._usable_zone(record, server.pinned_availability_zone)
         except novaclient.exceptions.NotFound:
             return None
         except novaclient.exceptions.NotAcceptable:
@@ -165,6 +199,17 @@ class ReplacementServers:
             server = self._client.servers.get(record.old_server_id)
         zone = getattr(server, 'OS-EXT-AZ:availability_zone', None)
         return None if zone in (None, '', _NO_ZONE) else str(zone)
+
+    def _usable_zone(self, record: ReplacementRecord, requested: str | None) -> str | None:
+        """Return the zone in which the new server is requested.
+
+        An operator may have requested a host, as ZONE:HOST, where the new server is not to be. In a
+        cloud without zones, ``nova`` is the zone of such a request, and means no zone.
+        """
+        zone = (requested or '').partition(':')[0]
+        if zone == _NO_ZONE and all(one.zone == _NO_ZONE for one in self._list_services(record)):
+            return None
+        return zone or None
 
 
 @contextlib.contextmanager

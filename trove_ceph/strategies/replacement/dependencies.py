@@ -144,10 +144,18 @@ class Servers(Protocol):
     def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
         """Return the servers that :meth:`boot` has created for a replacement."""
 
-    def boot(self, record: ReplacementRecord) -> str:
+    def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:
+        """Return the hosts that work, but that of the old server, in the zone of the record.
+
+        The order is the same for each call, and another one for other replacements.
+        """
+
+    def boot(self, record: ReplacementRecord, host: str | None) -> str:
         """Boot a server with the volume, the ports and the image of the record; return its id.
 
         It is marked as of this replacement, and does not delete the volume when it is deleted.
+
+        :param host: on which Nova must place it; None: Nova chooses
         """
 
 

@@ -190,10 +190,30 @@ class NewServer:
         deps.agents.forget_old(self._attempt.record.instance_id)
         port_id = deps.network.create_management_port(self._attempt.record)
         self._attempt.note(new_management_port_id=port_id, chosen_at=deps.store.now())
+        host = self._choose_host()
         self._attempt.confirm_claim()
-        server_id = deps.servers.boot(self._attempt.record)
+        server_id = deps.servers.boot(self._attempt.record, host)
         LOG.info('%s: server %s boots', self._attempt.record, server_id)
         return server_id
+
+    def _choose_host(self) -> str | None:
+        """Return the host on which Nova must place the server; None: Nova chooses.
+
+        Nova cannot be told to avoid a host. So it chooses at first, and knows best what fits. After
+        an attempt that failed, the hosts but the old one are requested in turn.
+        """
+        tried = self._attempt.record.attempts - 1
+        if tried < 0:
+            return None
+        hosts = self._find_other_hosts()
+        return hosts[tried] if tried < len(hosts) else None
+
+    def _find_other_hosts(self) -> Sequence[str]:
+        """Return the hosts that a failover prefers to the old one."""
+        record = self._attempt.record
+        if record.kind is not ReplacementKind.FAILOVER or record.old_host is None:
+            return ()
+        return self._attempt.deps.servers.find_other_hosts(record)
 
     def _is_active(self, server_id: str) -> bool:
         """Return whether a server runs; discard it if it never will.
@@ -202,20 +222,36 @@ class NewServer:
         """
         self._attempt.find_instance()
         server = self._attempt.find_server(server_id)
-        if server is not None and server.status == 'ACTIVE':
-            self._attempt.note(new_host=server.host)
-            return True
-        if reason := self._why_useless(server):
+        if reason := self._why_useless(server) or self._why_misplaced(server):
             self.discard(reason)
             raise exceptions.ServiceUnavailableError(f'{self._attempt.record}: {reason}')
-        return False
+        if server is None or server.status != 'ACTIVE':
+            return False
+        self._attempt.note(new_host=server.host)
+        return True
 
     def _why_useless(self, server: ServerFacts | None) -> str | None:
         if server is None:
             return 'the server that Nova booted is gone'
+        if server.status == 'ACTIVE':
+            return None
         if server.status == 'ERROR':
             return f'server {server.server_id} failed: {server.fault}'
         chosen_at = self._attempt.record.chosen_at
         if chosen_at and self._attempt.deps.store.now() - chosen_at > rules.BOOT_TIMEOUT:
             return f'server {server.server_id} has not become ACTIVE, but is {server.status}'
         return None
+
+    def _why_misplaced(self, server: ServerFacts | None) -> str | None:
+        """Return why a server must be on another host; None: it need not.
+
+        The old host is good enough if there is no other one, or if none of them takes the server.
+        """
+        record = self._attempt.record
+        if server is None or server.host is None or server.host != record.old_host:
+            return None
+        others = len(self._find_other_hosts())
+        # Nova chose at first, and once each of them was requested.
+        if others == 0 or record.attempts > others:
+            return None
+        return f'Nova placed server {server.server_id} on {server.host}, as the old server'

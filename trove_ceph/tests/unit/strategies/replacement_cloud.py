@@ -132,20 +132,26 @@ class Servers:
             if one.replacement_id == record.replacement_id
         ]
 
-    def boot(self, record):
+    def find_other_hosts(self, record):
+        assert record.old_host == 'host-1'
+        return self._world.other_hosts
+
+    def boot(self, record, host):
         world = self._world
         world.at('is about to boot')
         assert record.image_id
         if world.attached or record.new_management_port_id not in world.ports:
             raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}')
         server_id = world.new_id('server-booted')
-        server = Server(server_id, 'host-3', 'BUILD', replacement_id=record.replacement_id)
+        # Without a host, Nova chooses.
+        host = host or world.chosen_host
+        server = Server(server_id, host, 'BUILD', replacement_id=record.replacement_id)
         server.boot_looks = world.boot_looks
         world.servers[server_id] = server
         ports = (*record.port_ids, record.new_management_port_id)
         if any(world.ports[one].device for one in ports):
             server.status, server.fault = 'ERROR', _IN_USE
-        elif world.boot_errors > 0:
+        elif world.boot_errors > 0 or host in world.full_hosts:
             world.boot_errors -= 1
             server.status, server.fault = 'ERROR', 'No valid host was found.'
         if server.fault != _IN_USE:

@@ -71,6 +71,8 @@ class Cloud(requests.adapters.BaseAdapter):
 
     def list_services(self, _rest, query, _body):
         assert query['binary'] == 'nova-compute'
+        if 'host' not in query:
+            return {'services': list(self.services.values())}
         found = self.services.get(query['host'])
         return {'services': [] if found is None else [found]}
 

@@ -111,6 +111,34 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.add_server(**{'OS-EXT-AZ:availability_zone': 'east'})
         self.assertEqual(('east', 'image'), self.needs())
 
+    def test_needs_of_a_server_that_was_requested_on_a_host(self):
+        for zone, expected in (('east:host-1', 'east'), ('nova:host-1', None), ('nova', None)):
+            self.add_server(pinned_availability_zone=zone)
+            self.assertEqual((expected, 'image'), self.needs())
+        # Where there are zones, hosts in none are not the same as any host.
+        self.add_service('up', 0, 'host-2', zone='east')
+        self.assertEqual(('nova', 'image'), self.needs())
+
+    def test_other_hosts(self):
+        for host, state, zone, status in (
+            ('host-1', 'up', 'east', 'enabled'),
+            ('host-2', 'up', 'east', 'enabled'),
+            ('host-3', 'down', 'east', 'enabled'),
+            ('host-4', 'up', 'east', 'disabled'),
+            ('host-5', 'up', 'west', 'enabled'),
+        ):
+            self.add_service(state, 0, host, zone, status)
+        found = self.servers.find_other_hosts
+        record = self.new_record(old_host='host-1')
+        self.assertEqual({'host-2', 'host-5'}, set(found(record)))
+        east = self.new_record(old_host='host-1', availability_zone='east')
+        self.assertEqual(['host-2'], found(east))
+        orders = {
+            tuple(found(self.new_record(old_host='host-1', replacement_id=f'{one}')))
+            for one in range(20)
+        }
+        self.assertEqual(2, len(orders))
+
     def test_needs_of_a_server_that_is_gone(self):
         self.assertEqual((None, 'image'), self.needs())
 
@@ -129,8 +157,13 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
 
     def test_nova_that_does_not_answer(self):
         self.cloud.failure = 503
-        for verb in (self.servers.find_needs, self.servers.find_booted, self.servers.boot):
-            self.assertRaises(exceptions.ServiceUnavailableError, verb, self.record)
+        for verb, *arguments in (
+            (self.servers.find_needs,),
+            (self.servers.find_booted,),
+            (self.servers.find_other_hosts,),
+            (self.servers.boot, None),
+        ):
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, self.record, *arguments)
         self.assertRaises(exceptions.ServiceUnavailableError, self.servers.find, 'old-server')
         self.assertRaises(exceptions.ServiceUnavailableError, self.delete)
 
@@ -156,11 +189,13 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
             self.delete()
             self.assertEqual({}, self.cloud.servers)
 
-    def add_service(self, state, age_sec, host='host-1'):
+    def add_service(self, state, age_sec, host='host-1', zone='nova', status='enabled'):
         reported_at = NOW - datetime.timedelta(seconds=age_sec)
         self.cloud.services[host] = {
             'host': host,
             'state': state,
+            'zone': zone,
+            'status': status,
             'updated_at': reported_at.isoformat(timespec='microseconds'),
         }
 
@@ -203,7 +238,7 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.assertEqual({}, self.cloud.servers)
 
     def test_boots_what_trove_would_boot(self):
-        server_id = self.servers.boot(self.record)
+        server_id = self.servers.boot(self.record, None)
         request = self.cloud.servers[server_id]
         self.assertEqual(('db1', 'image', '7'), self.identity(request))
         self.assertEqual([{'port': 'port'}, {'port': 'new-management'}], request['networks'])
@@ -212,11 +247,17 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.assertIn(f'trove_instance_id_{self.instance.id}', request['tags'])
         self.assertEqual(self.instance.id, request['metadata']['trove_instance_id'])
 
+    def test_boots_on_a_host(self):
+        server_id = self.servers.boot(self.record, 'host-2')
+        request = self.cloud.servers[server_id]
+        # A zone with a host would bypass the filters of the scheduler.
+        self.assertEqual(('host-2', None), (request['host'], request.get('availability_zone')))
+
     def identity(self, request):
         return request['name'], request['imageRef'], request['flavorRef']
 
     def test_booted_server_keeps_the_volume(self):
-        self.servers.boot(self.record)
+        self.servers.boot(self.record, None)
         ((_method, _kind, _rest, _query, body),) = self.cloud.requests
         (volume,) = (
             one
@@ -230,7 +271,7 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         tag = f'trove_instance_id_{self.instance.id}'
         self.add_server(tags=[tag], metadata={})
         self.assertEqual([], self.servers.find_booted(self.record))
-        server_id = self.servers.boot(self.record)
+        server_id = self.servers.boot(self.record, None)
         (found,) = self.servers.find_booted(self.record)
         self.assertEqual(server_id, found.server_id)
         other = self.new_record(replacement_id='other')
@@ -240,5 +281,5 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
 
     def test_boots_nothing_for_a_deleted_instance(self):
         self.instance.update(deleted=True)
-        self.assertRaises(exceptions.ReplacementCanceledError, self.servers.boot, self.record)
+        self.assertRaises(exceptions.ReplacementCanceledError, self.servers.boot, self.record, None)
         self.assertEqual({}, self.cloud.servers)

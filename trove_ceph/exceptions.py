@@ -82,6 +82,18 @@ class InvalidHostsError(TroveCephError):
     """The file of hyper-converged hosts must be corrected; nothing is planned."""
 
 
+class InvalidFleetError(TroveCephError):
+    """The fleet file, the price table or an option must be corrected; nothing is written."""
+
+
+class PlacementCheckError(TroveCephError):
+    """CRUSH could not be asked for the placement: crushtool is missing or failed."""
+
+
+class PictureError(TroveCephError):
+    """A picture cannot be drawn or written, so that nothing is printed either."""
+
+
 class ConsequencesNotAcceptedError(TroveCephError):
     """A change has consequences that the operator has not accepted; nothing is changed."""
 

@@ -31,6 +31,7 @@ class ExitStatus(enum.IntEnum):
 _STATUS_OF_ERROR = (
     (exceptions.InvalidTiersError, ExitStatus.REFUSED),
     (exceptions.InvalidHostsError, ExitStatus.REFUSED),
+    (exceptions.InvalidFleetError, ExitStatus.REFUSED),
     (exceptions.ConsequencesNotAcceptedError, ExitStatus.REFUSED),
     (exceptions.ChangeNotSeenError, ExitStatus.DIFFERS),
     (exceptions.TroveCephError, ExitStatus.UNAVAILABLE),

@@ -40,6 +40,7 @@ COMMANDS = {
     'replicas list': 'replicas:List',
     'replicas reprovision': 'replicas:Reprovision',
     'replicas show': 'replicas:Show',
+    'size': 'size:Size',
     'storage': 'storage:Group',
     'storage cancel': 'storage:Cancel',
     'storage flatten': 'storage_images:Flatten',

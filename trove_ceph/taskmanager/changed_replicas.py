@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What promotion, ejection and detachment need of our tables and of the volumes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from oslo_log import log as logging
@@ -37,6 +37,10 @@ class ChangedReplicas:
     def remove(self, instance_id: str) -> None:
         """Remove an instance that is no replica any more; idempotent."""
         self._store.remove(instance_id)
+
+    def known(self, source_id: str) -> Collection[str]:
+        """Return the ids of the replicas of a source that follow it."""
+        return [one.instance_id for one in self._store.list(source_id=source_id)]
 
     def last_known(self, source_id: str) -> GtidSet:
         """Return the transactions that a source had when its agent last answered."""

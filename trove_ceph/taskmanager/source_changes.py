@@ -247,9 +247,7 @@ class SourceChanges:
                 if replica is None or replica.source_id != source_id:
                     self._give_up(deps, source_id, replica_id)
                     return
-                replicas = deps.rows.list_replicas(source_id)
-            others = [one for one in replicas if one.instance_id != replica_id]
-            self._run(Detachment(deps, replica, source, others), claim, replica_id)
+            self._run(Detachment(deps, replica, source), claim, replica_id)
 
     def _find_source(self, replica_id: str) -> str | None:
         """Return the source of a replica; None: it has ended, or the replica is deleted."""

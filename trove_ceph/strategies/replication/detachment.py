@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detach a replica: it follows no source any more, accepts writes, and stands for itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 
@@ -21,7 +21,6 @@ class Detachment:
     """The detachment of one replica.
 
     :param source: None: it is deleted
-    :param others: the other replicas of the source
     """
 
     def __init__(
@@ -29,12 +28,10 @@ class Detachment:
         deps: SourceDependencies,
         replica: Member,
         source: Member | None,
-        others: Sequence[Member],
     ):
         self._deps = deps
         self._replica = replica
         self._source = source
-        self._others = others
 
     def __str__(self) -> str:
         return f'detachment of replica {self._replica.instance_id}'
@@ -98,7 +95,7 @@ class Detachment:
 
     def _drop_user(self) -> None:
         if self._source is not None:
-            group.drop_users(self._deps, self._source.instance_id, self._others)
+            group.drop_user_of(self._deps, self._source.instance_id, self._replica.instance_id)
 
     def _record(self) -> None:
         self._deps.replicas.remove(self._replica.instance_id)
@@ -112,7 +109,5 @@ def forget(deps: SourceDependencies, replica: Member) -> None:
     :raises ServiceUnavailableError: the database does not answer
     """
     if replica.source_id is not None and deps.rows.find(replica.source_id) is not None:
-        others = deps.rows.list_replicas(replica.source_id)
-        keep = [one for one in others if one.instance_id != replica.instance_id]
-        group.drop_users(deps, replica.source_id, keep)
+        group.drop_user_of(deps, replica.source_id, replica.instance_id)
     deps.replicas.remove(replica.instance_id)

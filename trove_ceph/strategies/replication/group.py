@@ -79,6 +79,23 @@ def drop_users(deps: SourceDependencies, source_id: str, keep: Iterable[Member])
         LOG.warning('Source %s: keeps unused replication users: %s', source_id, error)
 
 
+def drop_user_of(deps: SourceDependencies, source_id: str, replica_id: str) -> None:
+    """Drop the replication user of a replica that leaves its source, if the agent answers.
+
+    Not while the source has another replica without a row: it may have begun to follow since the
+    list was read, with an account that would be dropped as well. A later change drops what is left.
+    """
+    others = [one for one in deps.rows.list_replicas(source_id) if one.instance_id != replica_id]
+    unknown = {one.instance_id for one in others} - set(deps.replicas.known(source_id))
+    if unknown:
+        LOG.info(
+            'Source %s: keeps the replication user of %s, since %s may be being created',
+            *(source_id, replica_id, ', '.join(sorted(unknown))),
+        )
+        return
+    drop_users(deps, source_id, others)
+
+
 def check_free(deps: SourceDependencies, members: Sequence[Member]) -> None:
     """Return if no other operation works on instances.
 

@@ -120,6 +120,9 @@ class Replicas(Protocol):
     def remove(self, instance_id: str) -> None:
         """Remove an instance that is no replica any more; idempotent."""
 
+    def known(self, source_id: str) -> Collection[str]:
+        """Return the ids of the replicas of a source that follow it."""
+
     def last_known(self, source_id: str) -> GtidSet:
         """Return the transactions that a source had when its agent last answered."""
 

@@ -80,6 +80,8 @@ class World:
         self.other_tasks, self.deleted = {}, set()
         self.faults = collections.defaultdict(list)
         self.on_one_copy = set()
+        #: The replicas whose accounts were kept when others were dropped last, by source.
+        self.kept_users = {}
         self.flattened, self.stopped, self.renewed = set(), [], {}
         self.last_known = GtidSet()
         self.acknowledged = GtidSet()
@@ -308,6 +310,7 @@ class Agents:
 
     def drop_replication_users(self, name, keep_replica_ids):
         self._server_of_long(name)
+        self._world.kept_users[name] = set(keep_replica_ids)
 
 
 class Rows:
@@ -359,6 +362,9 @@ class Replicas:
 
     def remove(self, name):
         self._world.table.pop(name, None)
+
+    def known(self, source_id):
+        return [name for name, source in self._world.table.items() if source == source_id]
 
     def last_known(self, source_id):
         return self._world.last_known

@@ -395,6 +395,17 @@ class DetachmentTest(base.BaseTestCase):
         self.check_detached()
         self.assertEqual(SOURCE, self.world.servers['two'].source_id)
 
+    def test_drops_its_user(self):
+        self.detach()
+        self.assertEqual({SOURCE: {'two'}}, self.world.kept_users)
+
+    def test_keeps_the_users_while_another_replica_is_created(self):
+        del self.world.table['two']
+        self.detach()
+        self.assertEqual({}, self.world.kept_users)
+        self.assertIsNone(self.world.sources['one'])
+        self.assertEqual({}, self.world.table)
+
     def test_executes_what_it_has_received(self):
         self.world.servers[SOURCE].is_down = True
         self.world.servers['one'].received |= gtids(SOURCE, 11, 12)
@@ -419,3 +430,10 @@ class DetachmentTest(base.BaseTestCase):
         self.world.tasks['one'] = 'DELETING'
         self.world.changes()[0].forget('one')
         self.assertEqual({'two': SOURCE}, self.world.table)
+        self.assertEqual({SOURCE: {'two'}}, self.world.kept_users)
+
+    def test_forgets_a_replica_and_keeps_the_users_while_another_one_is_created(self):
+        self.world.tasks['one'] = 'DELETING'
+        del self.world.table['two']
+        self.world.changes()[0].forget('one')
+        self.assertEqual(({}, {}), (self.world.table, self.world.kept_users))

@@ -164,6 +164,8 @@ class ChangedReplicasTest(base.BaseTestCase):
             self.store.observe(instance.id, Observation(source_executed=GTIDS + executed))
         self.assertEqual(GtidSet.parse(GTIDS + '9'), self.replicas.last_known('known-source'))
         self.assertFalse(self.replicas.last_known('unknown'))
+        self.assertEqual({self.instance.id, other.id}, set(self.replicas.known('known-source')))
+        self.assertFalse(self.replicas.known('unknown'))
 
     def test_promotes(self):
         self.register(self.instance, 'old-source')

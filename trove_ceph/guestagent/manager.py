@@ -18,6 +18,7 @@ from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
 from trove.common import cfg, ssl
+from trove.common.notification import EndNotification
 from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
@@ -293,25 +294,35 @@ class Manager(mysql_manager.Manager):
 
     def create_user(self, context, users):
         """Create users; not on a replica."""
-        self._check_is_no_replica()
+        self._check_is_no_replica(context)
         super().create_user(context, users)
 
     def change_passwords(self, context, users):
         """Change the passwords of users; not on a replica."""
-        self._check_is_no_replica()
+        self._check_is_no_replica(context)
         super().change_passwords(context, users)
 
     def update_attributes(self, context, username, hostname, user_attrs):
         """Change name, host or password of a user; not on a replica."""
-        self._check_is_no_replica()
+        self._check_is_no_replica(context)
         super().update_attributes(context, username, hostname, user_attrs)
 
-    def _check_is_no_replica(self):
-        """Refuse before the server does: Trove logs a statement that fails, with its password."""
+    def apply_overrides(self, context, overrides):
+        """Apply options to the running server, but those with which a replica refuses writes."""
+        super().apply_overrides(context, read_only.allowed(self.app, overrides))
+
+    def _check_is_no_replica(self, context=None):
+        """Refuse before the server does: Trove logs a statement that fails, with its password.
+
+        :param context: of a request of whose start Trove's API has notified; None: it has not
+        """
         if read_only.is_configured_replica(self.app):
-            raise exceptions.UnsafeSettingsError(
-                'the instance is a replica, which refuses writes: repeat the request on its source'
-            )
+            end = contextlib.nullcontext() if context is None else EndNotification(context)
+            with end:
+                raise exceptions.UnsafeSettingsError(
+                    'the instance is a replica, which refuses writes: repeat the request on its '
+                    'source'
+                )
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; idempotent."""

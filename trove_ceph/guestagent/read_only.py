@@ -10,7 +10,8 @@ without the agent does not accept writes either.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pymysql
 from oslo_log import log as logging
@@ -70,19 +71,33 @@ def become_replica(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
 def become_writable(app: server.MySqlServer) -> None:
     """Have the running server accept writes; one that was a replica runs its events again.
 
-    Idempotent. Events that were created on the source after the clone was made stay disabled: the
-    binary log does not tell whether they were enabled.
+    Idempotent. From its beginning on, the server accepts writes after a restart as well. Events
+    that were created on the source after the clone was made stay disabled: the binary log does not
+    tell whether they were enabled.
     """
     configured = app.configuration_manager
+    configured.remove_system_override(CHANGE_ID)
+    was_replica = is_configured_replica(app)
+    if was_replica:
+        _configure_writable(app)
     with _cursor(app) as cursor:
         # This switches super_read_only off as well.
         cursor.execute('SET GLOBAL read_only = OFF')
-        if is_configured_replica(app):
-            _configure_events_as_before(app)
+        if was_replica:
             _switch_events(cursor, str(configured.effective('event_scheduler') or 'ON').upper())
     # Last: a repetition must know that it was a replica.
-    configured.remove_system_override(CHANGE_ID)
     configured.remove_system_override(REPLICA_CHANGE_ID)
+
+
+def allowed(app: server.MySqlServer, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options that a tenant may change while the server runs.
+
+    Those that make a replica refuse writes and run no events stay; the tenant's configuration has
+    the others again when it is promoted or detached.
+    """
+    if not is_configured_replica(app):
+        return options
+    return {name: value for name, value in options.items() if name not in REPLICA_OPTIONS}
 
 
 def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
@@ -104,11 +119,11 @@ def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
         raise
 
 
-def _configure_events_as_before(app: server.MySqlServer) -> None:
-    """Leave the events of a replica, and nothing else, to the other options of the instance."""
-    options = {name: on for name, on in REPLICA_OPTIONS.items() if name != 'event_scheduler'}
+def _configure_writable(app: server.MySqlServer) -> None:
+    """Leave events and writes to the other options; a repetition still finds a replica."""
+    options = {'skip_replica_start': REPLICA_OPTIONS['skip_replica_start']}
     configured = app.configuration_manager
-    # Trove merges into an existing file, which would keep the option.
+    # Trove merges into an existing file, which would keep the options.
     configured.remove_system_override(REPLICA_CHANGE_ID)
     configured.apply_system_override({server_config.SERVER_SECTION: options}, REPLICA_CHANGE_ID)
 

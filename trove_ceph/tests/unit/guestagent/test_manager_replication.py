@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guest manager does for sources and replicas, besides what it delegates."""
 
+import types
 from unittest import mock
 
 import fixtures
@@ -24,6 +25,18 @@ CERTIFICATES = {'cert_container': 'the files', 'ssl_mode': 'enforced'}
 DATA = '/var/lib/mysql/data'
 COMMAND = f'--datadir={DATA}'
 OF_THE_SERVER = ('9.7.4', '[mysqld]', {'max_connections': 7})
+
+
+def _context():
+    """Return the context of a request, and the list of what is notified of its end."""
+    sent = []
+    end = types.SimpleNamespace(
+        server_type='api',
+        payload={},
+        notify_end=lambda: sent.append('end'),
+        notify_exc_info=lambda message, _traceback: sent.append(message),
+    )
+    return types.SimpleNamespace(notification=end), sent
 
 
 class ManagerReplicationTest(base.BaseTestCase):
@@ -200,22 +213,31 @@ class ManagerReplicationTest(base.BaseTestCase):
             ('change_passwords', (users,)),
             ('update_attributes', ('ann', '%', {'password': 'Secret-1'})),
         )
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                'trove.guestagent.datastore.manager.EndNotification', mock.MagicMock()
-            )
-        )
+        # Trove's API notifies of the start of these.
+        notified = {'create_user', 'change_passwords', 'update_attributes'}
         self.manager.app = replication_world.App()
         for name, given in calls:
-            getattr(self.manager, name)(None, *given)
+            context, sent = _context()
+            getattr(self.manager, name)(context, *given)
+            self.assertEqual(['end'] if name in notified else [], sent, name)
         self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
         read_only.configure_replica(self.manager.app)
         for name, given in calls:
+            context, sent = _context()
             error = self.assertRaises(
-                exceptions.UnsafeSettingsError, getattr(self.manager, name), None, *given
+                exceptions.UnsafeSettingsError, getattr(self.manager, name), context, *given
             )
             self.assertIn('on its source', str(error))
+            self.assertEqual([str(error)] if name in notified else [], sent, name)
         self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
+
+    def test_a_configuration_leaves_out_what_keeps_a_replica_from_writing(self):
+        given = {'event_scheduler': 'ON', 'read_only': 'OFF', 'max_connections': 7}
+        self.manager.apply_overrides(None, given)
+        self.done.app.configuration_manager.has_system_override.return_value = False
+        self.manager.apply_overrides(None, given)
+        applied = [call.args[0] for call in self.done.app.apply_overrides.mock_calls]
+        self.assertEqual([{'max_connections': 7}, given], applied)
 
     def test_context_has_the_certificates_of_the_source(self):
         self.done.replication.get_replica_context.return_value = dict(CONTEXT)

@@ -165,6 +165,23 @@ class ResumeTest(ReplicationTestCase):
         self.assertEqual({}, self.overrides)
         self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
 
+    def test_a_crash_while_it_becomes_writable(self):
+        """A restart keeps the decision, and a repetition still switches the events on."""
+        self.app.channel = None
+        self.app.events = 'OFF'
+        for statement in ('SET GLOBAL read_only', 'SET GLOBAL event_scheduler'):
+            self.app.errors = {statement: pymysql.OperationalError(2013, 'lost')}
+            self.assertRaises(
+                pymysql.OperationalError, self.strategy.enable_as_master, self.app, None
+            )
+            for name in ('read_only', 'super_read_only', 'event_scheduler'):
+                self.assertIsNone(self.app.configuration_manager.effective(name))
+        self.app.errors.clear()
+        self.app.statements.clear()
+        self.strategy.enable_as_master(self.app, None)
+        self.assertEqual(1, len(self.app.executed('SET GLOBAL event_scheduler = ON')))
+        self.assertEqual({}, {k: v for k, v in self.overrides.items() if k != 'replication'})
+
     def test_request_is_remembered(self):
         self.assertFalse(self.strategy.is_done(self.app, 'a-request'))
         self.strategy.set_request(self.app, 'a-request')

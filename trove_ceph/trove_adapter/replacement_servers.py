@@ -68,8 +68,9 @@ class ReplacementServers:
         """
         if CONF.volume_rootdisk_support:
             raise exceptions.ReplacementRefusedError(
-                f'instance {record.instance_id}: this cloud boots guests from volumes '
-                '(volume_rootdisk_support), which cannot be replaced'
+                f'instance {record.instance_id}: [DEFAULT] volume_rootdisk_support of '
+                'trove-taskmanager is on, expected off: a server that boots from a volume is not '
+                'replaced; evacuate it in Nova'
             )
         with translated(f'{record}: finding its flavor, image and zone'):
             self._check_flavor(record)

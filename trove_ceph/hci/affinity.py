@@ -32,8 +32,9 @@ def _replicas(inventory: Inventory, workload: Workload) -> AffinityRule:
         mechanism='server group of Nova with the policy anti-affinity, which Trove creates',
         setting='openstack database instance create --locality anti-affinity',
         limit=f'a database and {workload.replicas} replicas need {workload.replicas + 1} of '
-        f'{len(inventory.hosts)} hosts; Nova then refuses a replica for which no host is left, and '
-        'racks are not considered',
+        f'{len(inventory.hosts)} hosts; it is chosen when the database is created, and then no '
+        'warm guest is used; Nova refuses a replica for which no host is left; racks are not '
+        'considered',
     )
 
 

@@ -44,7 +44,8 @@ def plan_text(plan: Plan, explain: bool = False) -> str:
     """Return the plan as tables, with findings and, on request, how each value was found."""
     parts = []
     if plan.hosts:
-        parts = [_host_table(plan.hosts), _node_table(plan.hosts)]
+        alike = _alike(plan.hosts)
+        parts = [_host_table(plan.hosts), _node_table(alike), _osd_table(alike), _irq_table(alike)]
     if explain:
         parts += [_explanation(plan.derivations)]
     parts += [_affinity(plan.affinity)]
@@ -112,13 +113,24 @@ def _host_table(hosts: Sequence[HostPlan]) -> str:
     )
 
 
-def _node_table(hosts: Sequence[HostPlan]) -> str:
+def _alike(hosts: Sequence[HostPlan]) -> list[tuple[str, HostPlan]]:
+    """Return one of each group of equal hosts, and how to call the group."""
+    groups: dict[HostPlan, list[str]] = {}
+    for host in hosts:
+        groups.setdefault(dataclasses.replace(host, name=''), []).append(host.name)
+    return [
+        (names[0] if len(names) == 1 else f'{names[0]} and {len(names) - 1} more', host)
+        for host, names in groups.items()
+    ]
+
+
+def _node_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
     titles = ['host', 'node', 'host CPUs', 'OSD CPUs', 'guest CPUs', 'guests', 'huge pages']
     return _table(
         titles,
         (
             [
-                host.name,
+                name,
                 node.number,
                 cpu_list(node.host_cpus),
                 cpu_list(node.osd_cpus),
@@ -126,8 +138,39 @@ def _node_table(hosts: Sequence[HostPlan]) -> str:
                 node.guests,
                 f'{node.huge_pages} x {node.huge_page_kib // 1024} MiB',
             ]
-            for host in hosts
+            for name, host in alike
             for node in host.nodes
+        ),
+    )
+
+
+def _osd_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
+    titles = ['host', 'device', 'OSDs', 'each', 'node', 'DB device', 'DB of each']
+    rows = []
+    for name, host in alike:
+        for device, group in itertools.groupby(host.osds, key=lambda osd: osd.device):
+            osds = list(group)
+            rows.append(
+                [
+                    name,
+                    device,
+                    len(osds),
+                    f'{osds[0].data_bytes / 1000**4:.2f} TB',
+                    cpu_list({osd.numa_node for osd in osds}),
+                    osds[0].db_device or '-',
+                    f'{osds[0].db_bytes / 1000**3:.1f} GB',
+                ]
+            )
+    return _table(titles, rows)
+
+
+def _irq_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
+    return _table(
+        ['host', 'interface', 'node', 'CPUs of its interrupts'],
+        (
+            [name, irq.nic, '-' if irq.numa_node is None else irq.numa_node, cpu_list(irq.cpus)]
+            for name, host in alike
+            for irq in host.irqs
         ),
     )
 

@@ -24,7 +24,11 @@ class ReportTest(base.BaseTestCase):
     def test_tables(self):
         text = report.plan_text(plan())
         self.assertIn('| hci-5 | 20     | 4    | 41984 MiB ', text)
-        self.assertIn('| hci-5 | 1    | 20,60     | 21-26,61-66 | 27-39,67-79 | 10 ', text)
+        self.assertIn(
+            '| hci-1 and 4 more | 1    | 20,60     | 21-26,61-66 | 27-39,67-79 | 10 ', text
+        )
+        self.assertIn('| /dev/nvme3n1 | 1    | 3.84 TB | 1    | /dev/pmem0n1 | 93.8 GB ', text)
+        self.assertIn('| bond1     | 1    | 20-26,60-66 ', text)
         self.assertNotIn('WARNING', text)
         self.assertNotIn('source:', text)
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import json
 from pathlib import Path
 
@@ -8,7 +9,10 @@ from oslotest import base
 
 from trove_ceph.tests.unit.cmd.manage import command
 
-_SHIPPED = Path(__file__).parents[5] / 'etc' / 'trove-ceph' / 'hci.yaml'
+_TREE = Path(__file__).parents[5]
+_SHIPPED = _TREE / 'etc' / 'trove-ceph' / 'hci.yaml'
+_PAGE = _TREE / 'doc' / 'source' / 'admin' / 'hci.rst'
+_PROMPT = '    $ trove-ceph-manage hci '
 
 
 class HciTest(base.BaseTestCase):
@@ -89,3 +93,19 @@ class HciTest(base.BaseTestCase):
         self.assertIn('check, plan', text)
         self.assertIn('trove-ceph-manage hci plan /etc/trove-ceph/hci.yaml --explain', text)
         self.assertIn('exit status:', text)
+
+    def test_the_page_for_operators_shows_real_output(self):
+        shown = _PAGE.read_text().split(_PROMPT)[1:]
+        self.assertEqual(4, len(shown))
+        for part in shown:
+            words, *lines = part.splitlines()
+            block = itertools.takewhile(lambda line: not line or line.startswith('    '), lines)
+            expected = [line.strip() for line in block if line.strip()]
+            verb, path, *options = words.split()
+            self.assertEqual('/etc/trove-ceph/hci.yaml', path)
+            printed = command.run('hci', verb, str(self.file), *options).out
+            self.assertTrue(expected)
+            # A page may leave out lines, and shows those that it has in their order.
+            rest = iter([line.strip() for line in printed.splitlines()])
+            for line in expected:
+                self.assertIn(line, rest, words)

@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.conf import metrics as metrics_conf
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
@@ -63,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     logging.register_options(conf)
     storage_conf.register(conf)
     qos_conf.register(conf)
+    metrics_conf.register_storage(conf)
     verification_conf.register(conf)
     conf(
         list(arguments),
@@ -107,10 +109,15 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     made.on_failure = fail
     service = server.Server(made, rpcapi.connect(conf))
     limits = _limits(conf)
+    exported = _exporter(conf, made, limits)
     service.start()
     if limits:
         limits.start()
+    if exported:
+        exported.start()
     told.get()
+    if exported:
+        exported.stop()
     ended = service.stop()
     if limits:
         ended = limits.stop(options.stop_timeout_sec) and ended
@@ -130,3 +137,14 @@ def _limits(conf: cfg.ConfigOpts) -> Any:
 
     options = conf.trove_ceph_storage
     return qos_service.of_configuration(conf, options.tiers_file, factory.storage(options))
+
+
+def _exporter(conf: cfg.ConfigOpts, service: Any, limits: Any) -> Any:
+    """Return what exports the metrics of this process, None where it is not asked for."""
+    if not conf.trove_ceph_metrics.enabled:
+        return None
+    from trove_ceph.metrics import storage_exporter
+    from trove_ceph.storage_service import factory
+
+    storage = factory.storage(conf.trove_ceph_storage)
+    return storage_exporter.make(conf, service, storage, limits)

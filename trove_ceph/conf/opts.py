@@ -9,6 +9,7 @@ from trove_ceph.conf import (
     failover,
     guest,
     guests,
+    metrics,
     qos,
     replacement,
     replication,
@@ -29,6 +30,7 @@ def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
         (storage.GROUP, copy.deepcopy(storage.OPTS)),
         (qos.GROUP, copy.deepcopy(qos.list_opts())),
         (verification.GROUP, copy.deepcopy(verification.OPTS)),
+        (metrics.GROUP, copy.deepcopy(metrics.STORAGE_OPTS)),
     ]
 
 
@@ -40,5 +42,6 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
         (replacement.GROUP, copy.deepcopy(replacement.OPTS)),
         (failover.GROUP, copy.deepcopy(failover.OPTS)),
         (replication.GROUP, copy.deepcopy(replication.OPTS)),
+        (metrics.GROUP, copy.deepcopy(metrics.TASKMANAGER_OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
     ]

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import failover, guests, replacement, replication, storage
+from trove_ceph.conf import failover, guests, metrics, replacement, replication, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -165,4 +165,5 @@ def register(conf: cfg.ConfigOpts) -> None:
     replacement.register(conf)
     failover.register(conf)
     replication.register(conf)
+    metrics.register_taskmanager(conf)
     storage.register_transport(conf)

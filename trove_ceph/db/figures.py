@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of warm guests, replacements of servers and replicas, for a monitoring system."""
+"""Figures of all tables for a monitoring system."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from trove_ceph.db import tables
+from trove_ceph.db import backup_figures, tables
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.db.replacement_record import (
     OPEN,
@@ -51,6 +51,8 @@ class Figures:
     replacement_sec: Mapping[ReplacementKind, Sequence[float]]
     oldest_open_sec: Mapping[ReplacementKind, float]
     replicas: 'ReplicaFigures'
+    backups: backup_figures.BackupFigures
+    watch: 'WatchFigures'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +79,18 @@ class ReplicaFigures:
     failed: int
 
 
+@dataclasses.dataclass(frozen=True)
+class WatchFigures:
+    """The watch over all databases, which automatic failover and its alerts depend on.
+
+    :param report_age_sec: age in seconds of its last report; None: it has never reported
+    :param is_in_maintenance: whether an operator has suspended automatic failover
+    """
+
+    report_age_sec: float | None
+    is_in_maintenance: bool
+
+
 def read(transactions: Transactions) -> Figures:
     """Return the figures of this moment.
 
@@ -95,6 +109,8 @@ def read(transactions: Transactions) -> Figures:
             replacement_sec=_replacement_sec(session, now),
             oldest_open_sec=_oldest_open_sec(session, now),
             replicas=_replica_figures(session, now),
+            backups=backup_figures.read(session, now),
+            watch=_watch_figures(session, now),
         )
 
 
@@ -196,3 +212,13 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
         reprovisioned={cause: causes[cause] for cause in Cause},
         failed=sum(one.failures > 0 for one in found),
     )
+
+
+def _watch_figures(session: orm.Session, now: datetime.datetime) -> WatchFigures:
+    row = tables.FailoverWatchRow
+    # There is one row at most.
+    found = session.execute(sa.select(row.reported_at, row.maintenance_since)).first()
+    if found is None:
+        return WatchFigures(None, False)
+    age_sec = None if found.reported_at is None else (now - found.reported_at).total_seconds()
+    return WatchFigures(age_sec, found.maintenance_since is not None)

@@ -250,6 +250,15 @@ class Backend(abc.ABC):
         """Return the space usage of a pool; the numbers are seconds old."""
 
     @abc.abstractmethod
+    def busiest_images(self, pool: str) -> list[image_types.ImagePerformance]:
+        """Return the performance of the images with most writes.
+
+        Ceph measures a pool for one minute after each request; so the first one finds nothing.
+
+        :returns: at most 64 images; those without a request lately may be left out
+        """
+
+    @abc.abstractmethod
     def open_reader(self, snapshot: image_types.SnapshotRef) -> ImageReader:
         """Open an image at a snapshot."""
 

@@ -206,6 +206,7 @@ class TrashedImage:
     """An image in the trash of its pool; its clones still read from it.
 
     :param name: its name before it was moved to the trash
+    :param size_bytes: its size; None if only its entry is left, or an older service tells
     """
 
     pool: str
@@ -213,6 +214,7 @@ class TrashedImage:
     name: str
     trashed_at: datetime.datetime
     children: tuple[Child, ...]
+    size_bytes: int | None = None
 
     def __str__(self) -> str:
         return f'{self.pool}/{self.name} (in the trash, id {self.image_id})'
@@ -243,6 +245,21 @@ class PoolUsage:
             f'pool {self.pool}: {self.fill:.0%} filled{state}, {self.stored_bytes // MIB} MiB '
             f'stored, {self.available_bytes // MIB} MiB available'
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagePerformance:
+    """What the clients of an image get from the OSDs, within some seconds before a request.
+
+    :param reads_per_sec: requests for an object or a part of it
+    :param read_sec: mean duration of a read on the OSDs, without the network to the client
+    """
+
+    image: ImageRef
+    reads_per_sec: float
+    writes_per_sec: float
+    read_sec: float
+    write_sec: float
 
 
 @dataclasses.dataclass(frozen=True)

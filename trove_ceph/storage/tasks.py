@@ -7,9 +7,10 @@ import datetime
 import enum
 import hashlib
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from trove_ceph import exceptions
+from trove_ceph.operation_events import Operation
 from trove_ceph.storage import image_types, lock_store, names
 
 MAX_FENCE_SEC = 600
@@ -61,7 +62,12 @@ def trash_lock(pool: str, image_id: str) -> lock_store.Lock:
 
 
 class Task(abc.ABC):
-    """The work of a job, with the locks that it needs."""
+    """The work of a job, with the locks that it needs.
+
+    :cvar operation: by which metrics name the kind of work
+    """
+
+    operation: ClassVar[Operation]
 
     @property
     @abc.abstractmethod
@@ -77,6 +83,8 @@ class Task(abc.ABC):
 @dataclasses.dataclass(frozen=True)
 class FlattenTask(Task):
     """Flatten a clone."""
+
+    operation: ClassVar[Operation] = Operation.STORAGE_FLATTEN
 
     image: image_types.ImageRef
 
@@ -105,6 +113,8 @@ class CopyTask(Task):
     :param compare_all: compare everything, not only the increment
     """
 
+    operation: ClassVar[Operation] = Operation.STORAGE_COPY
+
     snapshot: image_types.SnapshotRef
     image: image_types.ImageRef
     since: str | None = None
@@ -130,6 +140,8 @@ class CopyTask(Task):
 @dataclasses.dataclass(frozen=True)
 class VerifyTask(Task):
     """Compare a copy with its source, byte for byte."""
+
+    operation: ClassVar[Operation] = Operation.STORAGE_COMPARE
 
     snapshot: image_types.SnapshotRef
     copy: image_types.SnapshotRef
@@ -163,6 +175,8 @@ class InspectTask(Task):
     :param avoid: name of the copy of the service that must not run it: a second inspection on the
         same host confirms little, since the host may be at fault
     """
+
+    operation: ClassVar[Operation] = Operation.STORAGE_INSPECT
 
     snapshot: image_types.SnapshotRef
     check_id: str
@@ -204,6 +218,8 @@ class FenceTask(Task):
     :param only: the clients that may be fenced, see :func:`.fencing.fence`; None: all
     """
 
+    operation: ClassVar[Operation] = Operation.STORAGE_FENCE
+
     image: image_types.ImageRef
     timeout_sec: int = 60
     only: frozenset[str] | None = None
@@ -235,6 +251,8 @@ class FenceTask(Task):
 @dataclasses.dataclass(frozen=True)
 class PurgeTask(Task):
     """Delete an image in the trash permanently, with its snapshots."""
+
+    operation: ClassVar[Operation] = Operation.STORAGE_PURGE
 
     pool: str
     image_id: str

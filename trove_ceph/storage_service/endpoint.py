@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import oslo_messaging as messaging
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, operation_events
 from trove_ceph.storage import backend, fencing, image_types, lock_store, tasks
 from trove_ceph.storage_service import (
     idempotent_clone,
@@ -159,7 +159,10 @@ class Endpoint:
         options: image_types.ImageOptions | None,
     ) -> None:
         self._pools.check(snapshot, image, options)
-        with self._locked('clone', image, tasks.image_lock(image)):
+        with (
+            operation_events.reported(operation_events.Operation.STORAGE_CLONE, image=str(image)),
+            self._locked('clone', image, tasks.image_lock(image)),
+        ):
             clone_options = self._pools.options_for(image, options)
             idempotent_clone.clone(self._storage, snapshot, image, clone_options)
             # An earlier attempt may have created the clone and not set the limits.

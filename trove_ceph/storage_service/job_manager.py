@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, waiting
+from trove_ceph import exceptions, operation_events, waiting
 from trove_ceph.storage import tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.storage_service import executors, job_store, leases
@@ -23,6 +23,11 @@ FENCE_GRACE_SEC = 5.0
 _POLL_SEC = 0.2
 #: How often the result of a job is written again while Ceph refuses writes.
 _RETRY_SEC = 1.0
+#: How the end of a job is reported; a job in another state may go on.
+_PHASES = {
+    JobState.DONE: operation_events.Phase.END,
+    JobState.FAILED: operation_events.Phase.ERROR,
+}
 
 
 def utc_now() -> datetime.datetime:
@@ -42,6 +47,7 @@ class RunningJob:
         self.cancel = threading.Event()
         self.final_state: JobState | None = None
         self.future: concurrent.futures.Future[None] | None = None
+        self.began = clock()
         # Serializes writes of the record, so that none follows that of the result.
         self.writing = threading.Lock()
 
@@ -141,6 +147,8 @@ class JobManager:
 
     def _run(self, running: RunningJob) -> None:
         work = running.record.job.work
+        running.began = self._clock()
+        self._report(running, operation_events.Phase.START)
         try:
             self._update(running, state=JobState.RUNNING)
             if running.cancel.is_set() or not running.lease.is_valid():
@@ -208,6 +216,21 @@ class JobManager:
         ended = running.record.job
         level = LOG.info if ended.state is not JobState.FAILED else LOG.error
         level('%s: %s %s', ended, ended.state, ended.message or '')
+        self._report(running, _PHASES.get(ended.state, operation_events.Phase.INTERRUPTED))
+
+    def _report(self, running: RunningJob, phase: operation_events.Phase) -> None:
+        job = running.record.job
+        has_begun = phase is not operation_events.Phase.START
+        operation_events.publish(
+            operation_events.Event(
+                job.work.operation,
+                phase,
+                {'operation_id': job.operation_id},
+                self._clock() - running.began if has_begun else None,
+                cause=job.error,
+                message=job.message,
+            )
+        )
 
     def _update(self, running: RunningJob, **changes: Any) -> None:
         """Record the progress of a job, or its result."""

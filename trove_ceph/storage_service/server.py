@@ -15,7 +15,7 @@ from oslo_log import log as logging
 from oslo_utils import units
 
 from trove_ceph import exceptions, message_auth
-from trove_ceph.storage import backend, lock_store
+from trove_ceph.storage import backend, lock_store, tasks
 from trove_ceph.storage_service import (
     endpoint,
     executors,
@@ -141,6 +141,10 @@ class Service:
             for pool in own_pools.images
             for name, function in (('leases', self._renew_leases), ('jobs', self._update_jobs))
         ]
+
+    def survey_jobs(self) -> tuple[list[tasks.Job], list[str]]:
+        """Return the jobs of all copies, latest first, and the pools that do not answer."""
+        return self._jobs.survey()
 
     def start(self) -> None:
         """Start the heartbeat threads; do not wait for Ceph."""

@@ -40,6 +40,7 @@ from trove_ceph.taskmanager import (
     factory,
     failover,
     guest_factory,
+    metrics_exporter,
     ownership,
     replacement_factory,
     replacement_requests,
@@ -85,6 +86,7 @@ class Manager(manager.Manager):
         factory.backup_settings(CONF)
         guest_factory.pools(CONF)
         storage_transport.check(CONF)
+        self._metrics = metrics_exporter.MetricsExporter(CONF)
         super().__init__()
         # Created at first use, since the services need not be up when this process starts. Not
         # properties, since Trove's profiler reads all properties at the start.
@@ -179,11 +181,12 @@ class Manager(manager.Manager):
             super().create_instance(context, instance_id, **arguments)
             return
         with notification.EndNotification(context, instance_id=instance_id):
-            is_ours = arguments['backup_id'] and restored_volume.restore(
-                CONF, self._deps, instance_id, arguments
-            )
-            instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
-            if is_ours:
+            restore = None
+            if arguments['backup_id']:
+                restore = restored_volume.restore(CONF, self._deps, instance_id, arguments)
+            with restore.ending() if restore else contextlib.nullcontext():
+                instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
+            if restore:
                 flatten.flatten_dependents(self._deps())
 
     def _find_warm_guests(self) -> warm_guests.WarmGuests | None:
@@ -351,6 +354,7 @@ class Manager(manager.Manager):
         scheduler.run_due(self._policy_deps())
 
     def _start_threads(self) -> None:
+        self._metrics.start()
         self._deps().heartbeat.start()
         self._background.start()
         self._guest_background.start()

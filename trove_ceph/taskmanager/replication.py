@@ -10,7 +10,7 @@ from typing import Any
 from oslo_log import log as logging
 from trove.common import notification
 
-from trove_ceph import exceptions, steps
+from trove_ceph import exceptions, operation_events, steps
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import clones
 from trove_ceph.strategies.replication import create as creation
@@ -54,13 +54,21 @@ class Replication:
             arguments['slave_of_id'], tuple(instance_ids), arguments['volume_type']
         )
         contexts = {one: service_context.copy_for(context, one) for one in instance_ids}
-        volumes = self._create_volumes(request, contexts)
+        reports = {
+            one: operation_events.begin(
+                operation_events.Operation.REPLICA_CREATE,
+                instance_id=one,
+                source_id=request.source_id,
+            )
+            for one in instance_ids
+        }
+        volumes = self._create_volumes(request, contexts, reports)
         if volumes is None:
             return
         follow = functools.partial(self._follow, volumes, self._find_guests(), arguments)
         begin = self._get_deps().backup.begin
         waits = [
-            begin(functools.partial(follow, contexts[one], one, number))
+            begin(functools.partial(follow, contexts[one], reports[one], one, number))
             for number, one in enumerate(instance_ids)
         ]
         followed = {one: wait() for one, wait in zip(instance_ids, waits, strict=True)}
@@ -91,7 +99,10 @@ class Replication:
         clones.remove_old_snapshots(deps, [*replicated, *kept], datetime.datetime.now(datetime.UTC))
 
     def _create_volumes(
-        self, request: creation.ReplicaRequest, contexts: Mapping[str, Any]
+        self,
+        request: creation.ReplicaRequest,
+        contexts: Mapping[str, Any],
+        reports: Mapping[str, operation_events.Report],
     ) -> creation.VolumeCreation | None:
         """Create the volumes; None: that of no replica was created, and all are shown as failed."""
         try:
@@ -100,7 +111,7 @@ class Replication:
             steps.run(str(request), volumes.steps())
         except Exception as error:
             for instance_id, context in contexts.items():
-                with self._shown(context, instance_id):
+                with self._shown(context, instance_id), reports[instance_id].guarding():
                     raise error
             return None
         return volumes
@@ -111,6 +122,7 @@ class Replication:
         guests: warm_server.WarmGuests | None,
         arguments: Mapping[str, Any],
         context: Any,
+        report: operation_events.Report,
         instance_id: str,
         number: int,
     ) -> bool:
@@ -124,7 +136,7 @@ class Replication:
             'root_password': passwords[number] if isinstance(passwords, list) else passwords,
         }
         is_following = False
-        with self._shown(context, instance_id):
+        with self._shown(context, instance_id), report.ending():
             if error := volumes.failures.get(instance_id):
                 raise error
             deps = self._get_deps()

@@ -9,9 +9,10 @@ from typing import Any
 from oslo_log import log as logging
 from trove.common import notification
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, operation_events
 from trove_ceph.db import claims
 from trove_ceph.db.roles import Role
+from trove_ceph.operation_events import Operation
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.taskmanager.source_changes import SourceChanges
 from trove_ceph.trove_adapter import replication_rows
@@ -44,7 +45,7 @@ class SourceRequests:
         replica = self._rows.find(replica_id)
         if replica is None or not self._are_ours(replica.source_id or replica_id):
             return False
-        with self._shown(context, replica_id):
+        with self._shown(context, Operation.REPLICA_PROMOTE, replica_id):
             self._get_changes().promote(replica_id)
         return True
 
@@ -52,7 +53,7 @@ class SourceRequests:
         """Give up a source for one of its replicas."""
         if not self._are_ours(source_id):
             return False
-        with self._shown(context, source_id):
+        with self._shown(context, Operation.REPLICA_EJECT_SOURCE, source_id):
             self._get_changes().eject(source_id)
         return True
 
@@ -60,7 +61,7 @@ class SourceRequests:
         """Make a replica an instance of its own."""
         if not self._is_ours(replica_id):
             return False
-        with self._shown(context, replica_id):
+        with self._shown(context, Operation.REPLICA_DETACH, replica_id):
             self._get_changes().detach(replica_id)
         return True
 
@@ -90,10 +91,11 @@ class SourceRequests:
 
     @staticmethod
     @contextlib.contextmanager
-    def _shown(context: Any, instance_id: str) -> Iterator[None]:
+    def _shown(context: Any, operation: Operation, instance_id: str) -> Iterator[None]:
         """Notify of the end, and show tenants an error of the block."""
         with (
             notification.EndNotification(context),
             tenant_errors.translated_errors(f'instance {instance_id}'),
+            operation_events.reported(operation, instance_id=instance_id),
         ):
             yield

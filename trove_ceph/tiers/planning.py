@@ -30,7 +30,7 @@ def plan(content: tier_types.TiersFile, observed: resources.Observed) -> Plan:
     return Plan(
         changes=tuple(sorted(changes, key=_rank)),
         problems=tuple(found.text for found in others if found.fatal),
-        notes=(*content.notes, *(found.text for found in others if not found.fatal)),
+        notes=tuple(found.text for found in others if not found.fatal),
     )
 
 

@@ -10,6 +10,12 @@ _SHARE = {
     'maximum': 1,
     'description': 'a share above 0 and up to 1',
 }
+_LATENCY = {
+    'type': 'number',
+    'exclusiveMinimum': 0,
+    'maximum': 60000,
+    'description': 'a number of milliseconds above 0',
+}
 #: The same bounds as the guest's option volume_iops_per_gib.
 _RATE = {
     'type': 'number',
@@ -109,8 +115,7 @@ _TIER = mapping(
         'compression': _COMPRESSION,
         'iops': _IOPS,
         'throughput_mib_per_sec': whole_number(1, 10**6, 'MiB per second'),
-        # Accepted for files of earlier releases; tiers_file.py notes that it has no effect.
-        'latency_ms': {},
+        'latency_ms': _LATENCY,
         'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,

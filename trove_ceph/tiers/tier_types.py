@@ -128,6 +128,8 @@ class Tier:
     :param throughput_mib_per_sec: limit of a volume; None: no limit
     :param datastore_versions: ``datastore/version`` that may be created on this tier
     :param replicas_on: the tier of the replicas of its instances; None: this one
+    :param latency_ms: the objective for the mean time of a write; metrics compare it with what Ceph
+        measures, and nothing enforces it
     """
 
     name: str
@@ -148,6 +150,7 @@ class Tier:
     volume_type: VolumeType | None
     datastore_versions: tuple[str, ...]
     replicas_on: str | None = None
+    latency_ms: float | None = None
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -177,11 +180,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class TiersFile:
-    """Tiers and users by name, in the order of the file.
-
-    :param notes: information for the author of the file that requires no action
-    """
+    """Tiers and users by name, in the order of the file."""
 
     tiers: Mapping[str, Tier]
     users: Mapping[str, User]
-    notes: tuple[str, ...] = ()

@@ -44,13 +44,7 @@ def parse(content: Mapping[str, Any]) -> tier_types.TiersFile:
     for problem in _problems_between(tiers):
         raise problem
     users = {name: _user(name, each, tiers) for name, each in (content.get('users') or {}).items()}
-    return tier_types.TiersFile(tiers, users, tuple(_notes(content['tiers'])))
-
-
-def _notes(tiers: Mapping[str, Any]) -> Iterator[str]:
-    for name, tier in tiers.items():
-        if 'latency_ms' in tier:
-            yield f'tiers.{name}.latency_ms: has no effect; remove the key'
+    return tier_types.TiersFile(tiers, users)
 
 
 def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
@@ -78,6 +72,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
         replicas_on=content.get('replicas_on'),
+        latency_ms=content.get('latency_ms'),
     )
     for key, what in _problems_within(tier, content.get('allow_single_copy', False)):
         raise Problem(('tiers', name, *key), what)

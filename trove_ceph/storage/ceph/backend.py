@@ -21,6 +21,7 @@ from trove_ceph.storage.ceph import (
     limits,
     metadata,
     objects,
+    performance,
     placement,
     stale_names,
     streams,
@@ -209,12 +210,16 @@ class CephBackend(backend.Backend):
         subject = f'describing image {image_id} in the trash of pool {pool}'
         with self._pool(pool, subject) as context:
             clones: tuple[image_types.Child, ...] = ()
+            size_bytes = None
             entry = self._rbd.trash_get(context, image_id)
             if stale_names.has_header(context, image_id):
                 with rbd.Image(context, image_id=image_id, read_only=True) as handle:
                     clones = children.Children(handle, context, self._link).all()
+                    size_bytes = handle.size()
         trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
-        return image_types.TrashedImage(pool, image_id, entry['name'], trashed_at, clones)
+        return image_types.TrashedImage(
+            pool, image_id, entry['name'], trashed_at, clones, size_bytes
+        )
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
@@ -251,6 +256,9 @@ class CephBackend(backend.Backend):
 
     def usage(self, pool: str) -> image_types.PoolUsage:
         return self._link.usage(pool)
+
+    def busiest_images(self, pool: str) -> list[image_types.ImagePerformance]:
+        return performance.busiest(self._link, pool)
 
     def open_reader(self, snapshot: image_types.SnapshotRef) -> streams.Reader:
         return streams.Reader(self._link, snapshot)

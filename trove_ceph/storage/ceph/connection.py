@@ -216,6 +216,20 @@ class Connection:
         # Several lists come one after another, without a separator.
         return json.JSONDecoder().raw_decode(output.decode())[0] if output.strip() else None
 
+    def mgr_command(self, subject: str, prefix: str, **arguments: Any) -> Any:
+        """Send a command to the active manager and return the decoded answer.
+
+        It waits as long as there is no active manager.
+
+        :param subject: verb and object, with which the message of an error begins
+        """
+        request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
+        with self.using() as cluster, self.translated(subject):
+            code, output, _ = cluster.mgr_command(request, b'')
+            if code:
+                raise rados.OSError(prefix, errno=-code)
+        return json.loads(output)
+
     def usage(self, pool: str) -> image_types.PoolUsage:
         """Return the space usage of a pool.
 

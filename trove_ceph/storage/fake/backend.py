@@ -182,7 +182,8 @@ class FakeBackend(backend.Backend):
             cluster.check_pool(pool)
             return [
                 image_types.TrashedImage(
-                    pool, one.image_id, one.name, one.trashed_at, cluster.children(one)
+                    *(pool, one.image_id, one.name, one.trashed_at, cluster.children(one)),
+                    one.size_bytes,
                 )
                 for one in cluster.images
                 if one.pool == pool and one.trashed_at
@@ -206,6 +207,11 @@ class FakeBackend(backend.Backend):
     def usage(self, pool: str) -> image_types.PoolUsage:
         with self._connected() as cluster:
             return cluster.usage(pool)
+
+    def busiest_images(self, pool: str) -> list[image_types.ImagePerformance]:
+        with self._connected() as cluster:
+            cluster.check_pool(pool)
+            return [one for one in cluster.performance if one.image.pool == pool]
 
     def open_reader(self, snapshot: image_types.SnapshotRef) -> 'FakeReader':
         with self._connected() as cluster:

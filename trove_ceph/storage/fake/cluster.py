@@ -176,6 +176,7 @@ class Cluster:
         self.capacities = dict(pools)
         self.images: list[Image] = []
         self.blocklist: set[str] = set()
+        self.performance: list[image_types.ImagePerformance] = []
         self.clock = clock
         self.locks: dict[lock_store.Lock, LockEntry] = {}
         self.entries: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from oslo_log import log as logging
 from oslo_utils import units
 
-from trove_ceph import exceptions, steps
+from trove_ceph import exceptions, operation_events, steps
 from trove_ceph.cinder import checks, snapshots
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db.backup_record import RecordState
@@ -59,15 +59,21 @@ def create_backup(
         backup that Trove shows already stays as it is, and is continued later
     """
     creation = BackupCreation(deps, backup_id, requested, claim)
+    report = operation_events.begin(operation_events.Operation.BACKUP_TAKE, backup_id=backup_id)
     try:
-        try:
-            steps.run(f'backup {backup_id}', creation.steps())
-        except settings_check.NotProvedError as error:
-            LOG.info('Backup %s: start again and check the settings first: %s', backup_id, error)
-            creation = BackupCreation(
-                deps, backup_id, requested, creation.claim, check_first=True, began=creation.began
-            )
-            steps.run(f'backup {backup_id}', creation.steps())
+        with report.ending():
+            try:
+                steps.run(f'backup {backup_id}', creation.steps(), report.enter)
+            except settings_check.NotProvedError as error:
+                LOG.info(
+                    'Backup %s: start again and check the settings first: %s', backup_id, error
+                )
+                creation = BackupCreation(
+                    *(deps, backup_id, requested, creation.claim),
+                    check_first=True,
+                    began=creation.began,
+                )
+                steps.run(f'backup {backup_id}', creation.steps(), report.enter)
     except exceptions.ClaimLostError as error:
         LOG.info('%s', error)
         creation.release()

@@ -8,7 +8,7 @@ import contextlib
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, steps
+from trove_ceph import exceptions, operation_events, steps
 from trove_ceph.db import backup_record
 from trove_ceph.db.claims import Claim
 from trove_ceph.storage import tasks
@@ -39,11 +39,14 @@ def delete_backup(deps: BackupDependencies, backup_id: str, claim: Claim | None 
     volume_id = deps.records.get(backup_id).volume_id
     deletion = BackupDeletion(deps, backup_id, claim)
     try:
-        steps.run(
-            f'deletion of backup {backup_id}',
-            deletion.steps(),
-            note=lambda *_: deletion.renew_claim(),
-        )
+        with operation_events.reported(
+            operation_events.Operation.BACKUP_DELETE, backup_id=backup_id
+        ):
+            steps.run(
+                f'deletion of backup {backup_id}',
+                deletion.steps(),
+                note=lambda *_: deletion.renew_claim(),
+            )
     except exceptions.ClaimLostError as error:
         LOG.info('%s', error)
         return

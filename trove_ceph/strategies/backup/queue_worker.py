@@ -3,11 +3,12 @@
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, operation_events
 from trove_ceph.db import backup_record, work_queue
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.roles import Role
@@ -20,6 +21,10 @@ LOG = logging.getLogger(__name__)
 _WAITS_FOR_COPY = 'it waits for the copy of the backup, which has failed and is retried'
 #: The errors of a lost claim in the database or lock in Ceph: another worker has the job now.
 _LOST = (exceptions.ClaimLostError, exceptions.LockLostError)
+_OPERATIONS = {
+    Role.COPY: operation_events.Operation.BACKUP_COPY,
+    Role.VERIFY: operation_events.Operation.BACKUP_VERIFY,
+}
 #: The jobs, as the log names them.
 _NAMES = {Role.COPY: 'copy', Role.VERIFY: 'verification'}
 
@@ -92,8 +97,15 @@ def run_job(deps: BackupDependencies, role: Role, record: backup_record.BackupRe
 
 def _run(deps: BackupDependencies, claim: Claim) -> None:
     record = deps.records.get(claim.resource_id)
+    subject = {
+        'backup_id': record.backup_id,
+        'instance_id': record.instance_id,
+        'project_id': record.project_id,
+    }
     try:
-        (_copy if claim.role is Role.COPY else _verify)(deps, claim, record)
+        with operation_events.reported(_OPERATIONS[claim.role], **subject) as report:
+            job = _copy if claim.role is Role.COPY else _verify
+            report.add(**job(deps, claim, record))
     except _LOST:
         raise
     except Exception as error:
@@ -109,11 +121,17 @@ def _run(deps: BackupDependencies, claim: Claim) -> None:
         )
 
 
-def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
-    if record.copy_wanted_at is not None and record.state.is_complete:
-        vault_copy.copy_to_vault(deps, claim)
+def _copy(
+    deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord
+) -> Mapping[str, Any]:
+    if record.copy_wanted_at is None or not record.state.is_complete:
+        return {}
+    return {'moved_bytes': vault_copy.copy_to_vault(deps, claim)}
 
 
-def _verify(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
-    if record.verify_wanted_at is not None:
-        verify.verify_backup(deps, claim)
+def _verify(
+    deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord
+) -> Mapping[str, Any]:
+    if record.verify_wanted_at is None:
+        return {}
+    return {'verdict': verify.verify_backup(deps, claim)}

@@ -38,15 +38,18 @@ class Plan:
         return f'to {self.image} {kind}' + (f', because {self.because}' if self.because else '')
 
 
-def copy_to_vault(deps: BackupDependencies, claim: Claim) -> None:
+def copy_to_vault(deps: BackupDependencies, claim: Claim) -> int | None:
     """Copy a backup to the vault, or continue; do nothing if the copy is complete.
 
     After a failure the next attempt continues with what was moved, unless the vault was full.
 
     :param claim: on the backup, in the role COPY
+    :returns: the bytes that were moved; None: the copy was complete already
     :raises TroveCephError: the copy failed; it may be retried
     """
-    steps.run(f'copy of backup {claim.resource_id}', VaultCopy(deps, claim).steps())
+    copy = VaultCopy(deps, claim)
+    steps.run(f'copy of backup {claim.resource_id}', copy.steps())
+    return copy.moved_bytes
 
 
 class VaultCopy:
@@ -58,6 +61,11 @@ class VaultCopy:
         self._claim = claim
         self._backup_id = claim.resource_id
         self._report: copying.CopyReport | None = None
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """The bytes that were moved; None: none of a copy that was complete already."""
+        return None if self._report is None else self._report.copied_bytes
 
     def steps(self) -> list[steps.Step]:
         """Return the steps."""

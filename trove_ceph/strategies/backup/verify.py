@@ -32,17 +32,18 @@ from trove_ceph.verification import report as verification
 LOG = logging.getLogger(__name__)
 
 
-def verify_backup(deps: BackupDependencies, claim: Claim) -> None:
+def verify_backup(deps: BackupDependencies, claim: Claim) -> RecordState | None:
     """Verify a backup, or continue; do nothing if no verification is requested.
 
     A backup that does not restore is not an error: the record has the result.
 
     :param claim: on the backup, in the role VERIFY
+    :returns: VERIFIED, DAMAGED or SUSPECTED; None: there was nothing to do
     :raises TroveCephError: the inspection failed and proves nothing; it may be retried
     """
-    steps.run(
-        f'verification of backup {claim.resource_id}', BackupVerification(deps, claim).steps()
-    )
+    verification = BackupVerification(deps, claim)
+    steps.run(f'verification of backup {claim.resource_id}', verification.steps())
+    return verification.verdict
 
 
 class BackupVerification:
@@ -58,6 +59,15 @@ class BackupVerification:
         # copy must be replaced.
         self._copy_judgement: Judgement | None = None
         self._copy_fault: str | None = None
+
+    @property
+    def verdict(self) -> RecordState | None:
+        """The state that the findings mean; None: nothing was inspected."""
+        if self._judgement is None:
+            return None
+        if self._judgement.found.ok:
+            return RecordState.VERIFIED
+        return RecordState.DAMAGED if self._judgement.is_damaged else RecordState.SUSPECTED
 
     def steps(self) -> list[steps.Step]:
         """Return the steps; the storage service owns the clone."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, steps, waiting
+from trove_ceph import exceptions, operation_events, steps, waiting
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.guestagent import waiting_messages
 
@@ -151,7 +151,11 @@ class Binding:
         """
         guest, instance = self._guest.guest_id, self._request.instance_id
         try:
-            steps.run(f'binding of guest {guest} to instance {instance}', self.steps())
+            with operation_events.reported(
+                operation_events.Operation.GUEST_BIND, guest_id=guest, instance_id=instance
+            ) as report:
+                subject = f'binding of guest {guest} to instance {instance}'
+                steps.run(subject, self.steps(), report.enter)
         except Exception as error:
             if self._may_write:
                 raise exceptions.NotFencedError(

@@ -13,11 +13,12 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import enums, exceptions
+from trove_ceph import enums, exceptions, operation_events
 from trove_ceph.db import backup_record
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.policy_record import BackupPolicy, PolicyBackup, PolicyRun, PolicyRunState, Scope
 from trove_ceph.db.roles import Role
+from trove_ceph.operation_events import Phase
 from trove_ceph.strategies.backup import backup_types, options
 from trove_ceph.strategies.policies import policy_match, retention, schedule
 from trove_ceph.strategies.policies.dependencies import PolicyDependencies
@@ -30,6 +31,8 @@ MOST_AT_ONCE = 20
 _KEEP_GONE = datetime.timedelta(days=1)
 #: After this time a deletion without effect is requested again.
 _REQUEST_AGAIN = datetime.timedelta(hours=1)
+#: The cause of a run whose backup failed; the report of the backup has the class of the error.
+_BACKUP_FAILED = 'BackupFailed'
 #: How long before an instance's first copy is due its volume is trimmed.
 TRIM_AHEAD = datetime.timedelta(minutes=10)
 
@@ -172,6 +175,7 @@ def _request_backup(
     begun: PolicyRun,
 ) -> None:
     name = begun.backup_name
+    _report(deps, begun, Phase.START)
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
         if instance.id not in deps.tiers([instance]):
@@ -184,7 +188,7 @@ def _request_backup(
         if (shown := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.fail_backup(shown.backup_id)
             begun = deps.policies.record_requested(begun, shown.backup_id) or begun
-        if _record_failed(deps, begun, str(error)):
+        if _record_failed(deps, begun, str(error), type(error).__name__):
             # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
@@ -219,9 +223,11 @@ def _follow(
     record = deps.records.find(run.backup_id)
     if shown is None or shown.is_completed:
         has_ended = deps.policies.record_done(run)
+        if has_ended:
+            _report(deps, run, Phase.END)
     elif not shown.is_running:
         error = record.error if record and record.error else 'the backup failed'
-        has_ended = _record_failed(deps, run, error)
+        has_ended = _record_failed(deps, run, error, _BACKUP_FAILED)
     else:
         has_ended = False
     if has_ended and policy is not None:
@@ -247,10 +253,39 @@ def _claim_of(run: PolicyRun) -> Claim:
     return Claim(Role.RUN_POLICY, run.instance_id, run.claimed_by, run.claim_token)
 
 
-def _record_failed(deps: PolicyDependencies, run: PolicyRun, error: str) -> bool:
+def _report(
+    deps: PolicyDependencies,
+    run: PolicyRun,
+    phase: Phase,
+    cause: str | None = None,
+    message: str | None = None,
+) -> None:
+    """Report a run; its duration counts from the time for which it was due."""
+    subject = {
+        name: getattr(run, name)
+        for name in ('policy_id', 'instance_id', 'backup_name', 'backup_id')
+    }
+    seconds = None
+    if phase is not Phase.START:
+        seconds = (deps.policies.clock() - run.due_at).total_seconds()
+    operation_events.publish(
+        operation_events.Event(
+            *(operation_events.Operation.POLICY_RUN, phase, subject, seconds),
+            cause=cause,
+            message=message,
+        )
+    )
+
+
+def _record_failed(deps: PolicyDependencies, run: PolicyRun, error: str, cause: str) -> bool:
+    """Record that a run failed; return whether it was ours to record.
+
+    :param cause: the name of the class of the error
+    """
     at = schedule.retry_at(run.attempts + 1, deps.policies.clock())
     is_ours = deps.policies.record_failed(run, error, at)
     if is_ours:
+        _report(deps, run, Phase.ERROR, cause, error)
         LOG.warning(
             'Instance %s: policy %s has failed to take a backup %d times; retry after %s UTC',
             *(run.instance_id, run.policy_id, run.attempts + 1, at),

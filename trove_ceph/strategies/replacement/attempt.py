@@ -7,16 +7,21 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, waiting
+from trove_ceph import exceptions, operation_events, waiting
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord
 from trove_ceph.db.replacement_states import Event
+from trove_ceph.operation_events import Phase
 from trove_ceph.strategies.backup.claimed import Guarded
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts, ReplacementDependencies
 
 LOG = logging.getLogger(__name__)
 
+_OPERATIONS = {
+    ReplacementKind.FAILOVER: operation_events.Operation.FAILOVER,
+    ReplacementKind.RESIZE: operation_events.Operation.RESIZE,
+}
 _POLL_SEC = 1
 #: Nova keeps a deleted server for a while if the operator configured that; it does not run.
 _GONE = ('DELETED', 'SOFT_DELETED')
@@ -86,12 +91,43 @@ class Attempt:
 
     def complete(self) -> None:
         self.record = self.deps.store.complete(self._claim)
+        self.report(Phase.END)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, cause: str) -> None:
+        """End the replacement without success.
+
+        :param cause: the name of the class of the error
+        """
         self.record = self.deps.store.fail(self._claim, reason)
+        self.report(Phase.ERROR, cause, reason)
 
     def cancel(self) -> None:
         self.record = self.deps.store.cancel(self._claim)
+        self.report(Phase.INTERRUPTED)
+
+    def report(self, phase: Phase, cause: str | None = None, message: str | None = None) -> None:
+        """Report what happened to the replacement.
+
+        :param cause: the name of the class of an error
+        """
+        record = self.record
+        subject = {
+            name: getattr(record, name)
+            for name in ('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host')
+        }
+        seconds = None
+        if record.ended_at is not None:
+            seconds = (record.ended_at - record.created_at).total_seconds()
+        operation_events.publish(
+            operation_events.Event(
+                _OPERATIONS[record.kind],
+                phase,
+                subject | {'requested_by': str(record.requested_by), 'reason': record.reason},
+                seconds,
+                cause=cause,
+                message=message,
+            )
+        )
 
     def enter(self, step: str) -> None:
         """Begin a step, which tenants see.

@@ -18,6 +18,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions, steps
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord, ReplacementState
+from trove_ceph.operation_events import Phase
 from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replacement import rules
@@ -59,6 +60,8 @@ class Replacement:
         :raises InProgressError: look again in some seconds
         :raises Exception: the attempt failed; make another one later
         """
+        if self._attempt.record.step is None:
+            self._attempt.report(Phase.START)
         try:
             self._run()
         except exceptions.ClaimLostError:
@@ -121,7 +124,7 @@ class Replacement:
             if self._attempt.record.state is not ReplacementState.REQUESTED:
                 raise
             self._undo_stop()
-            self._attempt.fail(str(error))
+            self._attempt.fail(str(error), type(error).__name__)
 
     def _note_wait(self, error: exceptions.InProgressError) -> None:
         # The reason of an attempt that failed, such as an option that MySQL does not know, stays.
@@ -141,7 +144,9 @@ class Replacement:
             except exceptions.TroveCephError as failure:
                 LOG.error('%s: MySQL may be stopped on the old server: %s', record, failure)
                 text = f'{text}; restart the instance'
-            self._attempt.fail(text)
+            self._attempt.fail(text, type(error).__name__)
+        else:
+            self._attempt.report(Phase.RETRY, type(error).__name__, text)
 
     # A resize.
 
@@ -180,7 +185,7 @@ class Replacement:
         LOG.error('%s: MySQL does not start on the new server: %s', self._attempt.record, reason)
         self._new.tidy()
         self._attempt.deps.instances.report_failed(self._attempt.record.instance_id, reason)
-        self._attempt.fail(reason)
+        self._attempt.fail(reason, exceptions.ServerFailedError.__name__)
 
     def _complete(self) -> None:
         self._attempt.deps.instances.report_healthy(self._attempt.record.instance_id)

@@ -29,6 +29,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.replica_states import Event
+from trove_ceph.operation_events import Phase
 from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import reprovision_rules as rules
@@ -68,6 +69,8 @@ class Reprovisioning:
         :raises InProgressError: look again in some seconds
         :raises Exception: the attempt failed; make another one later
         """
+        if self._attempt.record.step is None:
+            self._attempt.report(Phase.START)
         try:
             self._run()
         except (exceptions.ClaimLostError, exceptions.InProgressError):
@@ -124,7 +127,7 @@ class Reprovisioning:
         except exceptions.ReprovisioningRefusedError as error:
             if self._attempt.record.state not in _UNCHANGED:
                 raise
-            self._fail(str(error))
+            self._fail(str(error), type(error).__name__)
 
     def _count(self, error: Exception) -> None:
         record = self._attempt.record
@@ -132,11 +135,13 @@ class Reprovisioning:
         # While the old volume is attached again, the error says why.
         shown = {} if record.state in _RETURNING else {'error': text}
         self._attempt.note(attempts=record.attempts + 1, **shown)
+        if record.attempts + 1 >= rules.MOST_ATTEMPTS and record.state in _UNCHANGED:
+            self._fail(text, type(error).__name__)
+            return
+        self._attempt.report(Phase.RETRY, type(error).__name__, text)
         if record.attempts + 1 < rules.MOST_ATTEMPTS:
             return
-        if record.state in _UNCHANGED:
-            self._fail(text)
-        elif record.state in _RETURNING:
+        if record.state in _RETURNING:
             self._block(text)
         elif record.state not in _BLOCKED and not self._give_back(text):
             if record.state in _EXCHANGING:
@@ -178,11 +183,11 @@ class Reprovisioning:
         source = self._attempt.deps.agents.status(self._attempt.record.source_id)
         self._attempt.note(target_gtid=str(source.gtid_executed))
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, cause: str) -> None:
         """End while the replica serves on its old volume."""
         LOG.error('%s: keeps its volume: %s', self._attempt.record, reason)
         self._remove_clone()
-        self._attempt.fail(reason)
+        self._attempt.fail(reason, cause)
 
     def _remove_clone(self) -> None:
         record = self._attempt.record

@@ -5,10 +5,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from trove_ceph import exceptions, waiting
+from trove_ceph import exceptions, operation_events, waiting
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.db.replica_states import Event
+from trove_ceph.operation_events import Operation, Phase
 from trove_ceph.strategies.backup.claimed import Guarded
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
@@ -60,15 +61,49 @@ class Attempt:
 
     def complete(self) -> None:
         self.record = self.deps.store.complete(self._claim)
+        self.report(Phase.END)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, cause: str) -> None:
+        """End while the replica serves on its old volume.
+
+        :param cause: the name of the class of the error
+        """
         self.record = self.deps.store.fail(self._claim, reason)
+        self.report(Phase.ERROR, cause, reason)
 
     def finish_return(self) -> None:
         self.record = self.deps.store.finish_return(self._claim)
+        self.report(Phase.ERROR, exceptions.ReprovisioningRefusedError.__name__, self.record.error)
 
     def cancel(self) -> None:
         self.deps.store.cancel(self._claim)
+        self.report(Phase.INTERRUPTED)
+
+    def report(self, phase: Phase, cause: str | None = None, message: str | None = None) -> None:
+        """Report what happened to the re-provisioning.
+
+        :param cause: the name of the class of an error
+        """
+        record = self.record
+        subject = {
+            name: getattr(record, name)
+            for name in ('request_id', 'instance_id', 'source_id', 'project_id', 'reason')
+        }
+        seconds = None
+        if record.requested_at is not None and phase not in (Phase.START, Phase.RETRY):
+            # The row of a canceled one is deleted.
+            ended_at = record.updated_at if phase is Phase.INTERRUPTED else record.ended_at
+            seconds = (ended_at - record.requested_at).total_seconds() if ended_at else None
+        operation_events.publish(
+            operation_events.Event(
+                Operation.REPLICA_REPROVISION,
+                phase,
+                subject,
+                seconds,
+                cause=cause,
+                message=message,
+            )
+        )
 
     def enter(self, step: str) -> None:
         """Begin a step, which tenants see.

@@ -58,6 +58,7 @@ class ImagesContract(storage.StorageContract):
             ('restore', (self.pool, 'abc', 'x'), 'abc'),
             ('purge', (self.pool, 'abc'), 'abc'),
             ('usage', ('no-such-pool',), 'no-such-pool'),
+            ('busiest_images', ('no-such-pool',), 'no-such-pool'),
             ('open_reader', (there.snapshot('s'),), there),
             ('open_writer', (nothing,), nothing),
             ('find_clients', (nothing,), nothing),
@@ -149,6 +150,19 @@ class ImagesContract(storage.StorageContract):
         ]
         self.assertEqual([expected[:3], expected[3:], []], [[x.image for x in p] for p in pages])
         self.assertEqual([], self.storage.list_images(self.pool, f'{self.prefix}-none'))
+
+    def test_the_trash_tells_sizes(self):
+        image = self.make('large', size_mib=12)
+        trashed = self.storage.trash(image)
+        (listed,) = [
+            one for one in self.storage.list_trash(self.pool) if one.image_id == trashed.image_id
+        ]
+        self.assertEqual(12 * MIB, listed.size_bytes)
+
+    def test_only_images_of_the_pool_are_among_the_busiest(self):
+        self.make_written()
+        found = self.storage.busiest_images(self.pool)
+        self.assertEqual([], [one for one in found if one.image.pool != self.pool])
 
     def test_roll_back(self):
         image = self.make_written()

@@ -4,6 +4,7 @@
 Several processes may run this for the same volumes, because each change is idempotent.
 """
 
+import dataclasses
 import queue
 import threading
 import time
@@ -25,9 +26,21 @@ from trove_ceph.tiers.qos import events, reconciler
 LOG = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep that has ended.
+
+    :param ended_at: by the monotonic clock
+    """
+
+    report: reconciler.Report
+    ended_at: float
+
+
 class QosService:
     """Two threads, so that a sweep does not delay a volume that was just resized.
 
+    :ivar last_sweep: the last one that was not aborted by an error; None: there is none yet
     :param limits: the reconciler
     :param interval_sec: from the end of a sweep to the next one; the first begins at the start
     :param listen: returns a listener as :func:`events.listener` does, which calls its argument with
@@ -42,6 +55,7 @@ class QosService:
     ):
         self._reconciler = limits
         self._interval_sec = interval_sec
+        self.last_sweep: Sweep | None = None
         self._stopping = threading.Event()
         self._changed: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._listener = listen(self._changed.put) if listen else None
@@ -72,7 +86,8 @@ class QosService:
     def _sweep(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._reconciler.sweep(self._stopping.is_set)
+                report = self._reconciler.sweep(self._stopping.is_set)
+                self.last_sweep = Sweep(report, time.monotonic())
             except exceptions.TroveCephError as error:
                 LOG.error('The sweep over the limits of volumes failed: %s', error)
             except Exception:

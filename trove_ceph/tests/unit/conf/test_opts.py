@@ -6,6 +6,7 @@ from trove_ceph.conf import (
     failover,
     guest,
     guests,
+    metrics,
     opts,
     replacement,
     replication,
@@ -43,8 +44,18 @@ class OptsTestCase(base.BaseTestCase):
 
             self.assertEqual([opt.name for opt in module.OPTS], [opt.name for opt in groups[name]])
 
+    def test_both_services_list_metrics(self):
+        for listed, expected in (
+            (opts.list_storage_opts(), metrics.STORAGE_OPTS),
+            (opts.list_taskmanager_opts(), metrics.TASKMANAGER_OPTS),
+        ):
+            groups = {group.name: found for group, found in listed}
+            names = [opt.name for opt in groups['trove_ceph_metrics']]
+            self.assertEqual([opt.name for opt in expected], names)
+
     def test_options_explain_themselves_and_are_bounded(self):
-        for opt in [opt for module in _MODULES for opt in module.OPTS]:
+        of_metrics = [*metrics.TASKMANAGER_OPTS, *metrics.STORAGE_OPTS]
+        for opt in [*of_metrics, *(opt for module in _MODULES for opt in module.OPTS)]:
             self.assertGreater(len(opt.help), 50, opt.name)
             if isinstance(opt, (cfg.IntOpt, cfg.FloatOpt)):
                 self.assertIsNotNone(opt.type.min, opt.name)

@@ -63,7 +63,7 @@ class DefaultsTestCase(base.BaseTestCase):
         self.assertEqual(('fast', 'follower', 'vault'), users['client.storage'].tiers)
 
 
-class NotesTestCase(base.BaseTestCase):
+class SettingsTestCase(base.BaseTestCase):
     def test_tier_of_replicas(self):
         self.assertIsNone(sample.read().tiers['fast'].replicas_on)
         volume_type = {'name': 'followers', 'backend': 'followers'}
@@ -73,13 +73,16 @@ class NotesTestCase(base.BaseTestCase):
         self.assertEqual('follower', tiers['fast'].replicas_on)
         self.assertFalse(tiers['follower'].volume_type.public)
 
-    def test_latency_ms_is_accepted_without_effect(self):
-        content = sample.read({'tiers/fast/latency_ms': 2})
-        (note,) = content.notes
-        self.assertIn('tiers.fast.latency_ms: has no effect', note)
-        self.assertEqual(sample.read().tiers, content.tiers)
-        self.assertIn(note, world.World().plan(content).notes)
-        self.assertEqual((), sample.read().notes)
+    def test_latency_objective(self):
+        self.assertIsNone(sample.read().tiers['fast'].latency_ms)
+        content = sample.read({'tiers/fast/latency_ms': 2.5})
+        self.assertEqual(2.5, content.tiers['fast'].latency_ms)
+        # It is compared with measurements, and changes nothing in Ceph and Cinder.
+        fakes = world.World()
+        fakes.apply(sample.read())
+        self.assertEqual((), fakes.plan(content).changes)
+        for invalid in (0, -1, '2', 60001):
+            self.assertRaises(tiers_file.Problem, sample.read, {'tiers/fast/latency_ms': invalid})
 
 
 class ShippedFileTestCase(base.BaseTestCase):

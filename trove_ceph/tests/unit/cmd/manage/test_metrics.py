@@ -128,7 +128,8 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             for sample in family.samples
             for name in sample.labels
         }
-        self.assertEqual({'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause'}, labels)
+        own = {'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause'}
+        self.assertEqual(own | {'backup', 'hours', 'job'}, labels)
 
     def test_replicas(self):
         store = replicas.ReplicaStore(transactions.Transactions(self.facade, lambda: self.now))

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All metrics, by the processes that export them: for the documentation and the tests of alerts."""
+
+from collections.abc import Mapping, Sequence
+
+from trove_ceph.metrics import cluster, operations, sampling, tables, tiers
+from trove_ceph.metrics.descriptions import Description
+
+#: Those of both processes, of a taskmanager, and of the storage service.
+BOTH = 'both'
+TASKMANAGER = 'taskmanager'
+STORAGE = 'storage'
+
+METRICS: Mapping[str, Sequence[Description]] = {
+    BOTH: (*operations.DESCRIPTIONS, *sampling.DESCRIPTIONS),
+    TASKMANAGER: tables.DESCRIPTIONS,
+    STORAGE: (*cluster.DESCRIPTIONS, *tiers.DESCRIPTIONS),
+}
+
+
+def series() -> frozenset[str]:
+    """Return the names of all time series."""
+    return frozenset(name for each in METRICS.values() for one in each for name in one.series)

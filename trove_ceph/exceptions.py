@@ -94,6 +94,10 @@ class PictureError(TroveCephError):
     """A picture cannot be drawn or written, so that nothing is printed either."""
 
 
+class OutputRefusedError(TroveCephError):
+    """A file cannot be written, or one of another origin would be lost; nothing is changed."""
+
+
 class ConsequencesNotAcceptedError(TroveCephError):
     """A change has consequences that the operator has not accepted; nothing is changed."""
 

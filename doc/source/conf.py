@@ -16,6 +16,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
+    'host_settings',
     'metric_tables',
     'state_machines',
     'sphinx.ext.graphviz',

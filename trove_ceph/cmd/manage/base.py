@@ -32,6 +32,7 @@ _STATUS_OF_ERROR = (
     (exceptions.InvalidTiersError, ExitStatus.REFUSED),
     (exceptions.InvalidHostsError, ExitStatus.REFUSED),
     (exceptions.InvalidFleetError, ExitStatus.REFUSED),
+    (exceptions.OutputRefusedError, ExitStatus.REFUSED),
     (exceptions.ConsequencesNotAcceptedError, ExitStatus.REFUSED),
     (exceptions.ChangeNotSeenError, ExitStatus.DIFFERS),
     (exceptions.TroveCephError, ExitStatus.UNAVAILABLE),

@@ -36,7 +36,10 @@ examples:
   For other programs:
     trove-ceph-manage hci plan /etc/trove-ceph/hci.yaml -f json
 
-The commands read the file and nothing else; they change nothing.
+  Write what the plan says for Nova, Ceph, Kolla-Ansible, DevStack and the hosts themselves:
+    trove-ceph-manage hci render /etc/trove-ceph/hci.yaml --output /srv/hci
+
+The commands read the file and nothing else, and change no host; only render writes files.
 """
 
 

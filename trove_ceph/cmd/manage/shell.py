@@ -27,6 +27,8 @@ COMMANDS = {
     'hci': 'hci:Group',
     'hci check': 'hci:Check',
     'hci plan': 'hci:Plan',
+    'hci render': 'hci_render:Render',
+    'hci settings': 'hci_render:Settings',
     'metrics': 'metrics:Metrics',
     'qos': 'qos:Group',
     'qos apply': 'qos:Apply',

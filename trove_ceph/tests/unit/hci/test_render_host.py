@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files for Ceph and for the host itself."""
+
+import configparser
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import yaml
+from oslotest import base
+
+from trove_ceph.hci import hosts_file, report
+from trove_ceph.hci.render import tree
+from trove_ceph.tests.unit.hci import deployment, sample
+
+ETC = 'hosts/hci-1/etc'
+EXAMPLE = Path(__file__).parents[4] / 'etc/trove-ceph/hci.yaml'
+RULE = re.compile(
+    r'ACTION=="add\|change", SUBSYSTEM=="block", ENV\{DEVTYPE\}=="disk", '
+    r'(KERNEL|SYMLINK)=="([^"]+)", ATTR\{queue/(\w+)\}="([^"]+)"'
+)
+
+
+def lines(text):
+    """Return the lines of a file that are no comments."""
+    return [line for line in text.splitlines() if line and not line.startswith('#')]
+
+
+class CephTestCase(base.BaseTestCase):
+    """Configuration and specification."""
+
+    def _config(self, made):
+        words = [shlex.split(line) for line in lines(deployment.rendered(made)['ceph/config.sh'])]
+        self.assertEqual(['set', '-eu'], words.pop(0))
+        self.assertEqual([['ceph', 'config', 'set']] * len(words), [each[:3] for each in words])
+        return {(who, name): value for _, _, _, who, name, value in words}
+
+    def test_memory_of_each_host(self):
+        made = deployment.make()
+        config = self._config(made)
+        for profile in made.plan.hosts:
+            key = (f'osd/host:{profile.name}', 'osd_memory_target')
+            self.assertEqual(str(profile.osd_memory_target_bytes), config[key])
+        self.assertEqual('false', config['osd', 'osd_memory_target_autotune'])
+
+    def test_networks_are_those_of_the_file(self):
+        config = self._config(deployment.make())
+        self.assertEqual('192.0.2.0/24', config['global', 'public_network'])
+        self.assertEqual('198.51.100.0/24', config['global', 'cluster_network'])
+        config = self._config(deployment.make(sample.inventory()))
+        self.assertNotIn(('global', 'public_network'), config)
+
+    def _specs(self, made):
+        return list(yaml.safe_load_all(deployment.rendered(made)['ceph/osds.yaml']))
+
+    def test_specification_has_each_device_of_a_host_once(self):
+        made = deployment.make(deployment.disks())
+        for host, profile in zip(made.inventory.hosts, made.plan.hosts, strict=True):
+            specs = [one for one in self._specs(made) if one['placement']['hosts'] == [host.name]]
+            data = [path for one in specs for path in one['spec']['data_devices']['paths']]
+            self.assertCountEqual([one.path for one in host.data_devices], data)
+            db = [path for one in specs for path in one['spec']['db_devices']['paths']]
+            self.assertCountEqual([one.path for one in host.db_devices], db)
+            self.assertEqual([2, 2], [one['spec']['db_slots'] for one in specs])
+            cpus = report.cpu_list(profile.osd_cpus)
+            self.assertEqual([f'--cpuset-cpus={cpus}'], specs[0]['extra_container_args'])
+
+    def test_each_specification_has_its_own_name(self):
+        for inventory in (None, deployment.disks()):
+            names = [one['service_id'] for one in self._specs(deployment.make(inventory))]
+            self.assertEqual(len(names), len(set(names)))
+
+    def test_without_devices_for_db(self):
+        made = deployment.make(sample.inventory(db_devices=()))
+        (first, *_) = self._specs(made)
+        self.assertEqual(
+            {
+                'data_devices': {'paths': [f'/dev/nvme{at}n1' for at in range(4)]},
+                'osds_per_device': 1,
+                'crush_device_class': 'nvme',
+            },
+            first['spec'],
+        )
+
+
+class HostTestCase(base.BaseTestCase):
+    """Kernel, devices and TuneD."""
+
+    def test_sysctl(self):
+        text = deployment.rendered(deployment.make())[f'{ETC}/sysctl.d/90-trove-ceph-hci.conf']
+        values = dict(line.split(' = ') for line in lines(text))
+        self.assertEqual('1', values['vm.swappiness'])
+        self.assertEqual('10000', values['net.core.netdev_max_backlog'])
+        self.assertNotIn('net.core.rmem_max', values)
+
+    def _rules(self, made):
+        text = deployment.rendered(made)[f'{ETC}/udev/rules.d/90-trove-ceph-hci.rules']
+        found = [RULE.fullmatch(line) for line in lines(text)]
+        self.assertNotIn(None, found)
+        return {(one[1], one[2], one[3]): one[4] for one in found}
+
+    def test_queues_of_flash(self):
+        rules = self._rules(deployment.make())
+        self.assertEqual('none', rules['KERNEL', 'nvme0n1', 'scheduler'])
+        self.assertEqual('none', rules['KERNEL', 'pmem0n1', 'scheduler'])
+
+    def test_queues_of_disks_that_turn(self):
+        rules = self._rules(deployment.make(deployment.disks()))
+        self.assertEqual('mq-deadline', rules['SYMLINK', 'disk/by-id/ata-0n1', 'scheduler'])
+        self.assertEqual('none', rules['SYMLINK', 'disk/by-id/ssd-1n1', 'scheduler'])
+        self.assertEqual('0', rules['SYMLINK', 'disk/by-id/ata-0n1', 'add_random'])
+
+    def test_tuned(self):
+        parser = configparser.ConfigParser(delimiters='=', interpolation=None)
+        texts = deployment.rendered(deployment.make())
+        parser.read_string(texts[f'{ETC}/tuned/trove-ceph-hci/tuned.conf'])
+        self.assertEqual('virtual-host', parser['main']['include'])
+        self.assertEqual(['main', 'cpu', 'sysctl'], parser.sections())
+
+    def test_huge_pages_on_request_only(self):
+        name = f'{ETC}/tmpfiles.d/trove-ceph-hci.conf'
+        self.assertNotIn(name, deployment.rendered(deployment.make()))
+        made = deployment.make(huge_pages=True)
+        written = lines(deployment.rendered(made)[name])
+        nodes = made.plan.hosts[0].nodes
+        self.assertEqual(
+            [
+                f'w /sys/devices/system/node/node{node.number}/hugepages/'
+                f'hugepages-{node.huge_page_kib}kB/nr_hugepages - - - - {node.huge_pages}'
+                for node in nodes
+            ],
+            written,
+        )
+
+    def test_scripts_are_shell(self):
+        scripts = [one for one in tree.files(deployment.make()) if one.is_executable]
+        self.assertEqual(7, len(scripts))
+        for one in scripts:
+            done = subprocess.run(
+                ['sh', '-n'], input=one.text, capture_output=True, text=True, check=False
+            )
+            self.assertEqual((0, ''), (done.returncode, done.stderr), one.path)
+
+    def test_interrupts(self):
+        made = deployment.make()
+        text = deployment.rendered(made)['hosts/hci-1/set-irq-affinity']
+        for one in made.plan.hosts[0].irqs:
+            self.assertIn(f'\ngive {one.nic} {report.cpu_list(one.cpus)}\n', text)
+
+
+class TreeTestCase(base.BaseTestCase):
+    """All files together."""
+
+    def test_same_deployment_same_bytes(self):
+        self.assertEqual(tree.files(deployment.make()), tree.files(deployment.make()))
+
+    def test_each_file_says_what_made_it(self):
+        for one in tree.files(deployment.make(huge_pages=True)):
+            head = one.text.splitlines()[:4]
+            for line in deployment.HEADER:
+                self.assertIn(f'# {line}', head, one.path)
+
+    def test_no_value_is_left_open(self):
+        for name, text in deployment.rendered(deployment.make()).items():
+            self.assertNotIn('{{', text, name)
+            self.assertNotIn('None', text, name)
+            self.assertTrue(text.endswith('\n') and not text.endswith('\n\n'), name)
+
+    def test_example_of_the_package(self):
+        content = hosts_file.load(str(EXAMPLE))
+        self.assertTrue(deployment.rendered(deployment.make(content.inventory, content.workload)))

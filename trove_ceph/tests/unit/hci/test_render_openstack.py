@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files for OpenStack, read with the options of Nova itself."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import fixtures
+import yaml
+from nova.conf import compute, libvirt
+from nova.virt import hardware
+from oslo_config import cfg
+from oslotest import base
+
+from trove_ceph.hci.render import values
+from trove_ceph.hci.workload import RootDisk
+from trove_ceph.tests.unit.hci import deployment, sample
+
+NOVA = 'hosts/hci-1/etc/nova/nova.conf.d/90-trove-ceph-hci.conf'
+KOLLA = 'kolla/config/nova/hci-1/nova.conf'
+SECRET = '457eb676-33da-42ec-9a8c-9293d545c337'
+#: Answers for ``aggregate show`` as the client does: it fails for an aggregate that is missing.
+OPENSTACK = """\
+#!/bin/sh
+case "$1 $2" in
+"aggregate show")
+    [ -e "$STATE" ] || exit 1
+    cat "$STATE" ;;
+*)
+    echo "$@" >> "$LOG" ;;
+esac
+"""
+
+
+class NovaTestCase(base.BaseTestCase):
+    """The configuration of nova-compute."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+
+    def _read(self, text):
+        """Return Nova's configuration, after a look for keys that Nova does not have."""
+        path = self.directory / 'nova.conf'
+        path.write_text(text)
+        conf = cfg.ConfigOpts()
+        compute.register_opts(conf)
+        libvirt.register_opts(conf)
+        conf([], project='nova', default_config_files=[str(path)])
+        sections = {}
+        cfg.ConfigParser(str(path), sections).parse()
+        for section, keys in sections.items():
+            group = conf if section == 'DEFAULT' else conf[section]
+            for key in keys:
+                self.assertIsNotNone(getattr(group, key), key)
+        return conf, sections
+
+    def test_reservations(self):
+        made = deployment.make()
+        profile = made.plan.hosts[0]
+        conf, _ = self._read(deployment.rendered(made)[NOVA])
+        self.assertEqual(profile.reservation.reserved_host_memory_mb, conf.reserved_host_memory_mb)
+        self.assertEqual(profile.reservation.reserved_host_disk_mb, conf.reserved_host_disk_mb)
+        self.assertEqual(
+            profile.reservation.cpu_shared_set_allocation_ratio, conf.cpu_allocation_ratio
+        )
+        self.assertEqual(1.0, conf.ram_allocation_ratio)
+
+    def test_cpus_of_guests(self):
+        made = deployment.make()
+        conf, _ = self._read(deployment.rendered(made)[NOVA])
+        cpus = hardware.parse_cpu_spec(conf.compute.cpu_shared_set)
+        profile = made.plan.hosts[0]
+        self.assertEqual(set(profile.guest_cpus), cpus)
+        self.assertFalse(cpus & (set(profile.osd_cpus) | set(profile.host_cpus)))
+
+    def test_memory_of_osds_is_kept_from_guests_on_each_node(self):
+        made = deployment.make()
+        conf, _ = self._read(deployment.rendered(made)[NOVA])
+        nodes = made.plan.hosts[0].nodes
+        self.assertEqual(
+            [
+                {
+                    'node': str(node.number),
+                    'size': '4',
+                    'count': str((node.osd_memory_mib + node.overhead_memory_mib) * 256),
+                }
+                for node in nodes
+            ],
+            conf.reserved_huge_pages,
+        )
+
+    def test_root_disks_in_ceph(self):
+        client = values.CephClient('nova', 'roots', SECRET)
+        conf, _ = self._read(deployment.rendered(deployment.make(client=client))[NOVA])
+        libvirt_ = conf.libvirt
+        self.assertEqual(('rbd', 'roots'), (libvirt_.images_type, libvirt_.images_rbd_pool))
+        self.assertEqual(('nova', SECRET), (libvirt_.rbd_user, libvirt_.rbd_secret_uuid))
+        self.assertEqual('unmap', libvirt_.hw_disk_discard)
+
+    def test_root_disks_on_the_host(self):
+        workload = sample.workload(root_disk=RootDisk.LOCAL)
+        made = deployment.make(workload=workload)
+        _, sections = self._read(deployment.rendered(made)[NOVA])
+        self.assertNotIn('images_type', sections['libvirt'])
+        self.assertNotIn('rbd_secret_uuid', sections['libvirt'])
+
+    def test_cache_of_librbd(self):
+        conf, _ = self._read(deployment.rendered(deployment.make())[NOVA])
+        self.assertEqual(['network=none'], conf.libvirt.disk_cachemodes)
+        made = deployment.make(deployment.disks())
+        conf, _ = self._read(deployment.rendered(made)[NOVA])
+        self.assertEqual(['network=writeback'], conf.libvirt.disk_cachemodes)
+
+    def test_kolla_keeps_its_own_options(self):
+        texts = deployment.rendered(deployment.make())
+        conf, sections = self._read(texts[KOLLA])
+        self.assertEqual(['disk_cachemodes', 'hw_disk_discard'], list(sections['libvirt']))
+        self.assertTrue(conf.compute.cpu_shared_set)
+        self.assertEqual(
+            {
+                'cinder_backend_ceph': 'yes',
+                'nova_backend_ceph': 'yes',
+                'ceph_nova_user': 'cinder',
+                'ceph_nova_pool_name': 'vms',
+            },
+            yaml.safe_load(texts['kolla/globals.d/trove-ceph-hci.yml']),
+        )
+
+    def test_devstack(self):
+        text = deployment.rendered(deployment.make())['devstack/hci-1/local.conf']
+        # As DevStack's get_meta_section_files() finds them.
+        heads = re.findall(r'^\[\[(.+)\|(.*)\]\]$', text, re.MULTILINE)
+        self.assertEqual([('local', 'localrc'), ('post-config', '$NOVA_CONF')], heads)
+        localrc, nova = re.split(r'^\[\[.*\]\]$', text, flags=re.MULTILINE)[1:]
+        done = subprocess.run(
+            ['sh', '-eu', '-c', f'enable_plugin() {{ :; }}\n{localrc}\necho $ENABLE_CEPH_NOVA'],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual('True\n', done.stdout)
+        conf, _ = self._read(nova)
+        self.assertEqual(2, len(conf.reserved_huge_pages))
+
+
+class CommandsTestCase(base.BaseTestCase):
+    """The script of commands, run with a client that notes them."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+        program = self.directory / 'openstack'
+        program.write_text(OPENSTACK)
+        program.chmod(0o755)
+
+    def _run(self, made, *arguments, members=None):
+        state, log = self.directory / 'state', self.directory / 'log'
+        if members is not None:
+            state.write_text(json.dumps({'hosts': members}))
+        environment = {
+            'PATH': f'{self.directory}:{os.environ["PATH"]}',
+            'STATE': str(state),
+            'LOG': str(log),
+        }
+        text = deployment.rendered(made)['openstack/hosts.sh']
+        subprocess.run(['sh', '-c', text, 'hosts.sh', *arguments], env=environment, check=True)
+        return [shlex.split(line) for line in log.read_text().splitlines()]
+
+    def test_creates_the_aggregate(self):
+        ran = self._run(deployment.make())
+        aggregate = 'trove-ceph-hci'
+        self.assertEqual(['aggregate', 'create', aggregate], ran[0])
+        added = [words[4] for words in ran if words[:3] == ['aggregate', 'add', 'host']]
+        self.assertEqual(['hci-1', 'hci-2', 'hci-3', 'hci-4', 'hci-5'], added)
+
+    def test_second_run_adds_what_is_missing(self):
+        members = ['hci-1', 'hci-2', 'hci-3', 'hci-4']
+        ran = self._run(deployment.make(), members=members)
+        self.assertNotIn('create', [words[1] for words in ran])
+        self.assertEqual(['hci-5'], [words[4] for words in ran if words[1] == 'add'])
+
+    def test_properties_of_image_and_flavor(self):
+        ran = self._run(deployment.make(huge_pages=True), 'image', 'flavor')
+        given = {words[-1]: words[3] for words in ran if words[:2] == ['flavor', 'set']}
+        self.assertEqual({'flavor': 'hw:mem_page_size=large'}, given)
+        images = [words[3] for words in ran if words[:2] == ['image', 'set']]
+        self.assertEqual(['hw_disk_bus=virtio', 'hw_vif_multiqueue_enabled=true'], images)
+
+    def test_no_page_size_without_huge_pages(self):
+        ran = self._run(deployment.make(), 'image', 'flavor')
+        self.assertNotIn('mem_page_size', str(ran))

@@ -126,6 +126,10 @@ class OperatorNeededError(ServiceUnavailableError):
     """An operation waits until an operator has repaired what its message names."""
 
 
+class GuestOutdatedError(GuestUnavailableError):
+    """The guest agent of an instance is of an earlier release; its server needs a newer image."""
+
+
 class InProgressError(TroveCephError):
     """What was requested is still in progress; look again in some seconds.
 

@@ -19,13 +19,16 @@ MAX_ANSWER_BYTES = 4 * 1024**2
 #: Of a reason that a guest gives.
 MAX_ERROR_CHARACTERS = 500
 _RELEASE_TIMEOUT_SEC = 60
+#: In the error of an agent that does not know a request, or one of its arguments: of the dispatcher
+#: of oslo.messaging, and of Python.
+_OUTDATED = ('does not support RPC method', 'got an unexpected keyword argument')
 
 
 class GuestAPI(api.API):
     """The guest agent of one instance, with the calls of :mod:`trove_ceph.guestagent.manager`.
 
     Each raises GuestUnavailableError, with the agent's reason, if the agent refuses, fails or does
-    not answer. All are safe to repeat.
+    not answer; GuestOutdatedError, if it does not know the request. All are safe to repeat.
     """
 
     def check_backup_settings(self) -> dict[str, Any]:
@@ -255,9 +258,12 @@ class GuestAPI(api.API):
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error
         except trove_exceptions.GuestError as error:
-            raise exceptions.GuestUnavailableError(
-                f'guest agent of instance {self.id}: {method}: {error}'
-            ) from error
+            text = f'guest agent of instance {self.id}: {method}: {error}'
+            if any(sign in text for sign in _OUTDATED):
+                raise exceptions.GuestOutdatedError(
+                    f'{text}: the agent is of an earlier release, and so is its guest image'
+                ) from error
+            raise exceptions.GuestUnavailableError(text) from error
         # The guest is not trusted: its answer may be of any size and type.
         size = len(json.dumps(answer, default=str))
         if size > MAX_ANSWER_BYTES:

@@ -16,6 +16,8 @@ import keystoneauth1.exceptions
 import novaclient.exceptions
 import oslo_db.exception
 from neutronclient.common import exceptions as neutron_exceptions
+from oslo_log import log as logging
+from oslo_utils import versionutils
 from trove.common import cfg, glance
 from trove.common import exception as trove_exceptions
 from trove.datastore import models as datastore_models
@@ -23,16 +25,20 @@ from trove.datastore import models as datastore_models
 from trove_ceph import exceptions
 from trove_ceph.db import transactions
 from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.guestagent import waiting_messages
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import ServerNeeds
 from trove_ceph.trove_adapter import nova, replaced_instance, server_description
 
+LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 #: Of 2024.2: the first version that shows in which zone a server was requested.
 ZONE_API_VERSION = '2.96'
 #: Metadata of a server that was booted for a replacement.
 REPLACEMENT_KEY = 'trove_ceph_replacement_id'
+#: Property of a guest image: the version of :mod:`.waiting_messages` that its agent has.
+AGENT_PROPERTY = 'trove_ceph_agent'
 #: The zone of Nova's hosts that are in none, unless its configuration names another.
 _NO_ZONE = 'nova'
 _NO_IMAGE = (trove_exceptions.ImageNotFound, trove_exceptions.ImageNotFoundByTags)
@@ -64,7 +70,8 @@ class ReplacementServers:
     def find_needs(self, record: ReplacementRecord) -> ServerNeeds:
         """Return what the new server needs.
 
-        :raises ReplacementRefusedError: the flavor or the guest image does not exist
+        :raises ReplacementRefusedError: the flavor or the guest image does not exist, or the image
+            says that its agent is of an earlier release
         """
         if CONF.volume_rootdisk_support:
             raise exceptions.ReplacementRefusedError(
@@ -186,7 +193,24 @@ class ReplacementServers:
                 f'instance {record.instance_id}: there is no guest image of its datastore version '
                 f'{version.name}; an operator can register one'
             )
+        self._check_agent(record, str(found))
         return str(found)
+
+    def _check_agent(self, record: ReplacementRecord, image_id: str) -> None:
+        """Check that the agent of an image can take over a database, as far as the image says."""
+        found = self._glance.images.get(image_id).get(AGENT_PROPERTY)
+        if found is None:
+            LOG.warning(
+                '%s: guest image %s has no property %s; if its agent is too old, MySQL will not '
+                'start on a server that Nova boots from it',
+                *(record, image_id, AGENT_PROPERTY),
+            )
+        elif not _is_as_new(str(found)):
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: its guest image {image_id} has '
+                f'{AGENT_PROPERTY}={found}, expected {waiting_messages.VERSION} or a later minor '
+                'version; an operator can register a newer image'
+            )
 
     def _find_zone(self, record: ReplacementRecord) -> str | None:
         """Return the zone in which the old server was requested; None: in none, or it is gone."""
@@ -211,6 +235,14 @@ class ReplacementServers:
         if zone == _NO_ZONE and all(one.zone == _NO_ZONE for one in self._list_services(record)):
             return None
         return zone or None
+
+
+def _is_as_new(version: str) -> bool:
+    """Return whether an agent of a version knows all requests of a replacement."""
+    try:
+        return bool(versionutils.is_compatible(waiting_messages.VERSION, version))
+    except ValueError:
+        return False
 
 
 @contextlib.contextmanager

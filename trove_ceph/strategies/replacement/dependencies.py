@@ -263,6 +263,7 @@ class Agents(Protocol):
 
         The agent starts it once for each replacement, so that this can be repeated.
 
+        :raises GuestOutdatedError: an agent answers that cannot do this
         :raises GuestUnavailableError: the agent does not answer yet
         """
 

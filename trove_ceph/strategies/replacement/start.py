@@ -14,6 +14,10 @@ LOG = logging.getLogger(__name__)
 _MOST_STARTS = 3
 #: Of the text of an agent, which is not trusted.
 _MAX_TEXT = 200
+_OUTDATED = (
+    'the guest agent that answers is of an earlier release, and cannot take over a database; an '
+    'operator must register a newer guest image'
+)
 
 
 class Start:
@@ -23,6 +27,7 @@ class Start:
         self._attempt = attempt
         self._has_answered = False
         self._error: str | None = None
+        self._is_outdated = False
 
     def run(self) -> str | None:
         """Wait until MySQL serves.
@@ -37,9 +42,11 @@ class Start:
                 'MySQL does not serve on the new server yet',
                 'waits until MySQL serves on the new server',
             )
-        except exceptions.InProgressError:
+        except exceptions.InProgressError as error:
             if reason := self._why_hopeless():
                 return reason
+            if self._is_outdated:
+                raise exceptions.InProgressError(f'{error}: {_OUTDATED}', _OUTDATED) from error
             raise
         if self._error is None:
             return None
@@ -55,6 +62,8 @@ class Start:
         try:
             progress = self._attempt.deps.agents.start_moved_server(self._attempt.record)
         except exceptions.GuestUnavailableError as error:
+            # It may be the agent of the old server, so that this decides nothing yet.
+            self._is_outdated = isinstance(error, exceptions.GuestOutdatedError)
             LOG.debug('%s: its agent does not answer: %s', self._attempt.record, error)
             return False
         if not self._has_answered:
@@ -75,5 +84,7 @@ class Start:
         if self._has_answered or heard_at is None:
             return None
         if self._attempt.deps.store.now() - heard_at > rules.ANSWER_TIMEOUT:
+            if self._is_outdated:
+                return f'{_OUTDATED}; then request another failover'
             return 'the guest agent of the new server does not answer; request another failover'
         return None

@@ -8,6 +8,7 @@ import sys
 
 import openstack
 
+from trove_ceph.guestagent import waiting_messages
 from trove_ceph.mysql import tuning
 
 # The guest agent's manager. Every later update of the version must repeat both:
@@ -21,6 +22,8 @@ IMAGE_PROPERTIES = {
     # The guest reads its config drive from a CD-ROM.
     'hw_cdrom_bus': 'scsi',
     'hw_scsi_model': 'virtio-scsi',
+    # Of the agent in the image, which is built from the same tree.
+    'trove_ceph_agent': waiting_messages.VERSION,
 }
 PREFIX = 'trove-guest-'
 

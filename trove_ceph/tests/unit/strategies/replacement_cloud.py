@@ -339,7 +339,7 @@ class Agents:
         assert world.has_forgotten, 'the new agent gets the requests for the old one'
         if not listening - world.deaf or world.agent_looks > 0:
             world.agent_looks -= 1
-            raise exceptions.GuestUnavailableError('the agent did not answer')
+            raise world.agent_error('the agent did not answer')
         (server_id,) = listening
         if world.start_answers:
             return world.start_answers.pop(0)

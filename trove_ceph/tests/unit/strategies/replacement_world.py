@@ -72,7 +72,7 @@ class World:
         self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
         self.agent_seen_at, self.is_being_backed_up = None, False
         # What goes wrong, and how long things take.
-        self.full_hosts = set()
+        self.full_hosts, self.agent_error = set(), exceptions.GuestUnavailableError
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0

@@ -450,6 +450,15 @@ class StartTest(ReplacementTestCase):
         world.now += 60 * SECOND
         self.assert_failed('does not answer')
 
+    def test_agent_of_an_earlier_release(self):
+        world = self.make_world()
+        world.agent_looks, world.agent_error = 10**6, exceptions.GuestOutdatedError
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIn('must register a newer guest image', world.record().error)
+        record, _error = world.finish()
+        self.assertIs(ReplacementState.FAILED, record.state)
+        self.assertIn('must register a newer guest image; then request', record.error)
+
     def test_agent_that_is_silent_for_a_while_after_hours(self):
         world = self.make_world()
         world.start_answers = [StartProgress(StartState.STARTING)] * 10**4

@@ -104,6 +104,19 @@ class GuestTest(base.BaseTestCase):
         found = self.progress('failed', 'x' * 10000).error
         self.assertEqual(guest_rpcapi.MAX_ERROR_CHARACTERS, len(found))
 
+    def test_agent_of_an_earlier_release(self):
+        for error in (
+            RemoteError('NoSuchMethod', 'Endpoint does not support RPC method start_moved_server'),
+            TypeError("start_moved_server() got an unexpected keyword argument 'server_id'"),
+        ):
+            self.error = error
+            refused = self.assertRaises(
+                exceptions.GuestOutdatedError,
+                self.guest.start_moved_server,
+                *('r', '9.7.4', '[mysqld]', {}, 'a-server'),
+            )
+            self.assertIn('so is its guest image', str(refused))
+
     def test_progress_of_another_server(self):
         """An agent of an earlier release, and the agent of the old server."""
         for found in ({}, {'server_id': None}, {'server_id': 'the-old-server'}):

@@ -117,14 +117,19 @@ class Cloud(requests.adapters.BaseAdapter):
 
 
 class Images:
-    """Glance."""
+    """Glance.
+
+    :ivar properties: those of each image
+    """
 
     def __init__(self):
         self.known = {'image'}
+        self.properties = {}
 
     def get(self, image_id):
         if image_id not in self.known:
             raise glanceclient.exc.HTTPNotFound()
+        return self.properties
 
 
 class GuestServersTest(test_guest_config.ConfigTestCase):

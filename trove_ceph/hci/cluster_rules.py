@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for all hosts together: copies, healing, failover, and room for the volumes."""
 
+import collections
 import ipaddress
 from collections.abc import Iterator, Sequence
 
 from oslo_utils import units
 
-from trove_ceph.hci import sources
+from trove_ceph.hci import osds, sources
 from trove_ceph.hci.inventory import Inventory
 from trove_ceph.hci.plan import Finding, HostPlan, Level
 from trove_ceph.hci.reservation import FREE_POOL
@@ -20,6 +21,7 @@ def of_cluster(inventory: Inventory, workload: Workload) -> Iterator[Finding]:
     """Yield what the number of hosts and their networks break."""
     yield from _copies(inventory)
     yield from _host_count(inventory)
+    yield from _classes(inventory)
     yield from _replicas(inventory, workload)
     yield from _cidrs(inventory)
 
@@ -97,6 +99,22 @@ def _host_count(inventory: Inventory) -> Iterator[Finding]:
             f'{LEAST_HOSTS} hosts or more',
             _SUPPORTED_HOSTS,
             'add hosts: monitors need a majority of three',
+        )
+
+
+def _classes(inventory: Inventory) -> Iterator[Finding]:
+    """Yield that hosts have devices of different classes; a pool is on one of them."""
+    counts = collections.Counter(osds.device_class(host) for host in inventory.hosts)
+    if len(counts) > 1:
+        yield Finding(
+            Level.ERROR,
+            'one-class',
+            'hosts',
+            ' and '.join(f'{counts[kind]} hosts with {kind}' for kind in sorted(counts)),
+            'devices of one class on all hosts',
+            sources.SEAGATE_POOLS,
+            'describe the hosts of each class in a file of their own: a pool for databases and its '
+            'copies are on one class',
         )
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Properties of plans over many shapes of hosts and loads."""
 
+import dataclasses
 import itertools
 
 from oslotest import base
@@ -185,6 +186,15 @@ class PlacementTest(base.BaseTestCase):
         self.assertIn('4 OSDs need 80 CPUs and 20480 MiB', str(error))
         self.assertIn('76 CPUs', str(error))
         self.assertIn('1 + 1 OSDs', str(error))
+
+    def test_interrupts(self):
+        [public, cluster] = sample.nics()
+        unknown = dataclasses.replace(public, name='eth9', numa_node=None)
+        host = sample.host(nics=(public, cluster, unknown))
+        placed = numa.place_osds(host, osds.layout(host, 1), 6)
+        made = numa.irq_affinity(host, numa.nodes(host, placed, 6, sample.workload()))
+        first, second = (*range(7), *range(40, 47)), (*range(20, 27), *range(60, 67))
+        self.assertEqual([first, second, tuple(sorted(first + second))], [irq.cpus for irq in made])
 
     def test_huge_pages(self):
         node = numa.nodes(sample.host(), self.place(), 6, sample.workload())[0]

@@ -7,7 +7,7 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.hci import cluster_rules, planning
-from trove_ceph.hci.inventory import DeviceClass, Network, Nic
+from trove_ceph.hci.inventory import DeviceClass, Inventory, Network, Nic
 from trove_ceph.hci.plan import Level
 from trove_ceph.hci.workload import OsdChoices, RootDisk
 from trove_ceph.tests.unit.hci import sample
@@ -289,6 +289,16 @@ class ClusterTest(RulesTest):
         made = plan(sample.inventory(3))
         self.assert_broken(
             *(made, _WARNING, 'hosts-for-healing'), field='hosts', expected='4 hosts'
+        )
+
+    def test_hosts_of_different_classes(self):
+        other = sample.host('ssd-1', data_devices=sample.devices(4, DeviceClass.SSD))
+        hosts = sample.inventory(4).hosts
+        made = plan(Inventory((*hosts, other), 3))
+        self.assert_broken(
+            *(made, _ERROR, 'one-class'),
+            field='hosts',
+            observed='4 hosts with nvme and 1 hosts with ssd',
         )
 
     def test_replicas(self):

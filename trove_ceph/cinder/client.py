@@ -36,6 +36,13 @@ class Cinder:
         with _translated('requesting a token from Keystone'):
             return cls(client, session.get_project_id())
 
+    @classmethod
+    def of_environment(cls) -> 'Cinder':
+        """Return an adapter to the cloud of the OS_* variables or of clouds.yaml."""
+        adapter = connection.find_in_environment()
+        with _translated('requesting a token from Keystone'):
+            return cls(connection.connect_like(adapter), adapter.get_project_id())
+
     def find_volumes(self, operation_id: str) -> list[resources.Volume]:
         """Return the volumes that an operation created, in all projects and in any status."""
         return self._find_volumes({resources.OPERATION_KEY: operation_id})

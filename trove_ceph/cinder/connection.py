@@ -41,6 +41,24 @@ def connect_like(adapter: Any) -> Any:
     return connect(adapter.session, **{name: getattr(adapter, name) for name in _ADAPTER_OPTIONS})
 
 
+def find_in_environment() -> Any:
+    """Return an adapter to Cinder of the cloud of the OS_* variables or of clouds.yaml.
+
+    :raises ServiceUnavailableError: the environment names no cloud, or it does not answer
+    """
+    # Only commands need it.
+    import openstack
+    import openstack.exceptions
+
+    with translated('connecting'):
+        try:
+            return openstack.connect().config.get_session_client('block-storage')
+        except openstack.exceptions.SDKException as error:
+            raise exceptions.ServiceUnavailableError(
+                f'the cloud cannot be reached: {error}'
+            ) from error
+
+
 def list_volume_types(client: Any) -> list[Any]:
     """Return all volume types, including private ones.
 

@@ -5,9 +5,6 @@ import collections
 from collections.abc import Iterable
 from typing import Any
 
-import openstack
-import openstack.exceptions
-
 from trove_ceph import exceptions
 from trove_ceph.cinder import connection
 from trove_ceph.tiers import resources
@@ -30,14 +27,7 @@ class Cinder:
     @classmethod
     def of_environment(cls) -> 'Cinder':
         """Return an adapter to the cloud of the OS_* variables or of clouds.yaml."""
-        with _translated('connecting'):
-            try:
-                adapter = openstack.connect().config.get_session_client('block-storage')
-            except openstack.exceptions.SDKException as error:
-                raise exceptions.ServiceUnavailableError(
-                    f'the cloud cannot be reached: {error}'
-                ) from error
-        return cls(connection.connect_like(adapter))
+        return cls(connection.connect_like(connection.find_in_environment()))
 
     def observe(self, known: resources.CinderState | None = None) -> resources.CinderState:
         """Return the present state of all projects.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage replicas``: list, show and re-provision replicas."""
+"""``trove-ceph-manage replicas``: list, show, re-provision and flatten replicas."""
 
 import argparse
 import contextlib
@@ -12,15 +12,17 @@ from trove_ceph import exceptions
 from trove_ceph.cmd.manage import base, columns, database
 
 if TYPE_CHECKING:
+    from trove_ceph.cinder import client
     from trove_ceph.db import replicas
     from trove_ceph.db.replica_record import ReplicaRecord
 
 _EXIT_CODES = """\
 exit status:
   0  the command succeeded
-  1  a replica has no record (show, reprovision), or cannot be re-provisioned now (reprovision)
+  1  a replica has no record (show, reprovision, flatten), or cannot be re-provisioned or flattened
+     now (reprovision, flatten)
   2  the command line is wrong
-  3  the database did not answer, or the configuration file is wrong
+  3  the database or Cinder did not answer, or the configuration file is wrong
 """
 _EXAMPLES = """\
 examples:
@@ -36,17 +38,21 @@ examples:
   Give all replicas that a lost pool has broken fresh clones of their sources:
     trove-ceph-manage replicas list --broken -f value -c instance_id |
       xargs trove-ceph-manage replicas reprovision --reason "pool nvme-replica was lost"
+
+  Make replicas independent of the image of their source:
+    trove-ceph-manage replicas flatten INSTANCE
 """
 _STARTS = 'A taskmanager begins within a minute.'
 _AGES = {'observed_age_sec': 'observed_at', 'clone_age_sec': 'cloned_at'}
 
 
 class Group(base.Group):
-    """List, show and re-provision replicas.
+    """List, show, re-provision and flatten replicas.
 
     A replica that is re-provisioned gets a fresh clone of its source, and keeps its id and its
-    addresses. These commands read and write trove_ceph's tables only; the taskmanagers watch the
-    replicas, and do the work. A replica that another strategy made is in no table.
+    addresses. These commands read and write trove_ceph's tables, and "flatten" a mark in Cinder;
+    the taskmanagers watch the replicas, and do the work. A replica with another guest agent, or on
+    no storage tier, is in no table.
     """
 
     examples = _EXAMPLES
@@ -131,13 +137,7 @@ class Show(_ReplicasCommand, base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return its fields."""
         with _store(parsed_args) as store:
-            found = store.find(parsed_args.instance)
-            if found is None:
-                raise exceptions.RecordNotFoundError(
-                    f'instance {parsed_args.instance}: is no replica that was created as a clone; '
-                    '"replicas list" lists those'
-                )
-            return _names(), _values(found, store.now())
+            return _names(), _values(_find(store, parsed_args.instance), store.now())
 
 
 class Reprovision(_ReplicasCommand, base.Lister):
@@ -178,6 +178,77 @@ class Reprovision(_ReplicasCommand, base.Lister):
         if requested:
             self.note(_STARTS)
         return _names(), [_values(one, now) for one in requested]
+
+
+class Flatten(_ReplicasCommand, base.Lister):
+    """Have the volumes of replicas flattened now, and list those.
+
+    A flattened volume has all its data in its own image. It reads nothing from the source's image,
+    which can be deleted then, and needs as much space as its data. A replica that follows is not
+    flattened by itself, and serves meanwhile; its next clone undoes it. "replicas show" has the
+    clone_depth, which is 0 at the end.
+
+    The requests are independent: if one is refused, the others are made. OpenStack is asked as an
+    administrator with OS_* variables or clouds.yaml.
+    """
+
+    table_columns = ('instance_id', 'source_id', 'volume_id', 'clone_depth', 'own_bytes')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('instances', nargs='+', metavar='INSTANCE', help='id of a replica')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return a row for each volume that is to be flattened."""
+        from trove_ceph.cinder import client
+
+        cinder = client.Cinder.of_environment()
+        requested = []
+        with _store(parsed_args) as store:
+            now = store.now()
+            for instance_id in parsed_args.instances:
+                try:
+                    record = _find(store, instance_id)
+                    cinder.request_flatten(_volume_to_flatten(cinder, record))
+                    requested.append(record)
+                except (
+                    exceptions.RecordError,
+                    exceptions.ReprovisioningRefusedError,
+                ) as error:
+                    self.app.LOG.error('%s', error)
+                    self.exit_status = base.ExitStatus.DIFFERS
+        if requested:
+            self.note(_STARTS)
+        return _names(), [_values(one, now) for one in requested]
+
+
+def _volume_to_flatten(cinder: 'client.Cinder', record: 'ReplicaRecord') -> str:
+    """Return the volume of a replica.
+
+    :raises ReprovisioningRefusedError: it is about to be exchanged, or Cinder does not have it
+    """
+    if record.state.is_reprovisioning:
+        raise exceptions.ReprovisioningRefusedError(
+            f'{record}: is {record.state}, expected following: its volume is being exchanged; '
+            'repeat the request when that has ended'
+        )
+    if record.volume_id is None or cinder.find_volume(record.volume_id) is None:
+        raise exceptions.ReprovisioningRefusedError(
+            f'{record}: Cinder has no volume {record.volume_id}, expected that of the replica; '
+            're-provision it'
+        )
+    return record.volume_id
+
+
+def _find(store: 'replicas.ReplicaStore', instance_id: str) -> 'ReplicaRecord':
+    found = store.find(instance_id)
+    if found is None:
+        raise exceptions.RecordNotFoundError(
+            f'instance {instance_id}: is no replica that was created as a clone; "replicas list" '
+            'lists those'
+        )
+    return found
 
 
 def _names() -> Sequence[str]:

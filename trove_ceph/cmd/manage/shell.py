@@ -39,6 +39,7 @@ COMMANDS = {
     'replacements list': 'replacements:List',
     'replacements show': 'replacements:Show',
     'replicas': 'replicas:Group',
+    'replicas flatten': 'replicas:Flatten',
     'replicas list': 'replicas:List',
     'replicas reprovision': 'replicas:Reprovision',
     'replicas show': 'replicas:Show',

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attachments of a volume, with the real client of Cinder."""
 
+import types
+from unittest import mock
+
+import fixtures
+import openstack.exceptions
 import requests
-from keystoneauth1 import session
+from keystoneauth1 import adapter, session
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -20,9 +25,8 @@ class AttachmentsTest(base.BaseTestCase):
         self.actions = []
         http = requests.Session()
         http.mount('http://', cinder_http.Adapter(self))
-        self.cinder = client.Cinder.of_session(
-            session.Session(cinder_http.Token('service', 'admin'), session=http)
-        )
+        self.session = session.Session(cinder_http.Token('service', 'admin'), session=http)
+        self.cinder = client.Cinder.of_session(self.session)
 
     def answer(self, method, url, body, _token, version):
         resource_id = url.rpartition('/')[2]
@@ -30,7 +34,7 @@ class AttachmentsTest(base.BaseTestCase):
             raise cinder_http.Refused(self.refusal, 'refused')
         if method == 'POST':
             self.actions.append((url.partition('/volumes/')[2], body))
-            return None
+            return body
         if method == 'GET':
             self.assertEqual('attachments', resource_id.partition('?')[0])
             self.assertEqual('all_tenants=1&volume_id=volume', url.partition('?')[2])
@@ -61,6 +65,20 @@ class AttachmentsTest(base.BaseTestCase):
     def test_rolls_back_a_detachment(self):
         self.cinder.roll_back_detachment('volume')
         self.assertEqual([('volume/action', {'os-roll_detaching': None})], self.actions)
+
+    def test_cloud_of_the_environment(self):
+        found = adapter.Adapter(self.session, service_type='block-storage')
+        config = types.SimpleNamespace(get_session_client=lambda _service: found)
+        connect = mock.Mock(return_value=types.SimpleNamespace(config=config))
+        self.useFixture(fixtures.MonkeyPatch('openstack.connect', connect))
+        cinder = client.Cinder.of_environment()
+        self.assertEqual(self.cinder.project_id, cinder.project_id)
+        cinder.request_flatten('volume')
+        marked = {'metadata': {'trove_ceph.dependent': 'flatten'}}
+        self.assertEqual([('volume/metadata', marked)], self.actions)
+        connect.side_effect = openstack.exceptions.ConfigException('no cloud')
+        error = self.assertRaises(exceptions.ServiceUnavailableError, client.Cinder.of_environment)
+        self.assertIn('no cloud', str(error))
 
     def test_cinder_that_refuses(self):
         self.refusal = 409

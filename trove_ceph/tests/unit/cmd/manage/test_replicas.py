@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 import json
+import types
 
 import fixtures
 
+from trove_ceph import exceptions
 from trove_ceph.db import transactions
 from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
 from trove_ceph.db.replica_states import Event
@@ -135,6 +137,51 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.assertIn('instance none: is no replica', result.err)
         # A second request of the same is refused.
         self.run_command('reprovision', 'good', '--reason', 'lost', status=1)
+
+    def cinder(self, volumes):
+        """Have Cinder answer with volumes; return the ids of those that are to be flattened."""
+        marked = []
+        fake = types.SimpleNamespace(find_volume=volumes.get, request_flatten=marked.append)
+        name = 'trove_ceph.cinder.client.Cinder.of_environment'
+        self.useFixture(fixtures.MonkeyPatch(name, lambda _kind: fake))
+        return marked
+
+    def test_flatten(self):
+        for instance_id in ('one', 'two'):
+            self.add(instance_id, own_bytes=4096, clone_depth=2)
+        marked = self.cinder({'volume-one': 'volume', 'volume-two': 'volume'})
+        result = self.run_command('flatten', 'one', 'two', '-f', 'json')
+        self.assertEqual(['volume-one', 'volume-two'], marked)
+        self.assertEqual(
+            [('one', 'volume-one', 2), ('two', 'volume-two', 2)],
+            [
+                tuple(found[name] for name in ('instance_id', 'volume_id', 'clone_depth'))
+                for found in json.loads(result.out)
+            ],
+        )
+        self.assertIn('begins within a minute', result.err)
+
+    def test_flatten_goes_on_after_a_refusal(self):
+        for instance_id in ('busy', 'gone', 'good'):
+            self.add(instance_id)
+        self.store.request('busy', Requester.TENANT, 'slow')
+        marked = self.cinder({'volume-busy': 'volume', 'volume-good': 'volume'})
+        result = self.run_command('flatten', 'busy', 'none', 'gone', 'good', '-f', 'json', status=1)
+        self.assertEqual(['volume-good'], marked)
+        self.assertEqual(['good'], [one['instance_id'] for one in json.loads(result.out)])
+        self.assertIn('replica busy of instance source: is requested', result.err)
+        self.assertIn('instance none: is no replica', result.err)
+        self.assertIn('Cinder has no volume volume-gone', result.err)
+
+    def test_flatten_without_a_cloud(self):
+        self.add('r')
+
+        def fail(_kind):
+            raise exceptions.ServiceUnavailableError('the cloud cannot be reached')
+
+        name = 'trove_ceph.cinder.client.Cinder.of_environment'
+        self.useFixture(fixtures.MonkeyPatch(name, fail))
+        self.assertIn('cannot be reached', self.run_command('flatten', 'r', status=3).err)
 
     def test_replicas_without_a_record(self):
         result = self.run_command('show', 'x', status=1)

@@ -16,13 +16,13 @@ from trove_ceph.hci.inventory import DeviceClass, Network
 
 ANSIBLE = Path(__file__).parents[4] / 'etc/ansible'
 GB_SECTORS = 1000**3 // 512
-WORKLOAD = {
-    'guest_memory': '8GiB',
-    'guest_vcpus': 4,
-    'guest_cpu_percent': 50,
-    'volume': '100GiB',
-    'root_disk': {'size': '20GiB', 'on': 'ceph'},
-}
+
+
+def _example():
+    """Return the variables that the head of the playbook shows."""
+    lines = (ANSIBLE / 'hci-facts.yml').read_text().splitlines()
+    start = lines.index('# databases.yml has what no host can tell:') + 2
+    return '\n'.join(one.removeprefix('#   ') for one in lines[start : lines.index('#', start)])
 
 
 def _module():
@@ -232,21 +232,22 @@ class PlaybookTestCase(base.BaseTestCase):
         two_nodes(self.directory / 'root')
         self.file = self.directory / 'hci.yaml'
 
-    def _run(self, **changes):
+    def _run(self, example=None, **changes):
+        example = _example() if example is None else example
         given = {
             'hci_file': str(self.file),
             'hci_root': str(self.directory / 'root'),
             'hci_networks': {'public': 'bond0', 'cluster': 'bond0'},
-            'hci_workload': WORKLOAD,
             'hci_rack': 'a1',
             'ansible_connection': 'local',
             'ansible_python_interpreter': sys.executable,
         }
-        variables = {key: value for key, value in (given | changes).items() if value is not None}
-        (self.directory / 'vars.yml').write_text(yaml.safe_dump(variables))
+        (self.directory / 'example.yml').write_text(example)
+        (self.directory / 'vars.yml').write_text(yaml.safe_dump(given | changes))
+        variables = ['-e', '@example.yml', '-e', '@vars.yml']
         program = Path(sys.executable).with_name('ansible-playbook')
         return subprocess.run(
-            [program, '-i', 'hci-1,', ANSIBLE / 'hci-facts.yml', '-e', '@vars.yml'],
+            [program, '-i', 'hci-1,', ANSIBLE / 'hci-facts.yml', *variables],
             cwd=self.directory,
             env=os.environ | {'HOME': str(self.directory), 'ANSIBLE_NOCOLOR': '1'},
             capture_output=True,
@@ -278,6 +279,8 @@ class PlaybookTestCase(base.BaseTestCase):
         self.assertFalse(self.file.exists())
 
     def test_says_what_is_missing(self):
-        done = self._run(hci_workload=None)
-        self.assertNotEqual(0, done.returncode)
-        self.assertIn('Give hci_file, hci_networks and hci_workload', done.stdout)
+        for example in ('{}', _example().replace('"on"', 'on')):
+            done = self._run(example)
+            self.assertNotEqual(0, done.returncode)
+            self.assertIn('Give hci_file, hci_networks and hci_workload', done.stdout)
+            self.assertFalse(self.file.exists())

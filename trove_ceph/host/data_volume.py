@@ -197,7 +197,7 @@ class DataVolume:
         Ceph orders requests itself, so the guest must not (``scheduler``). Completions run on the
         CPU that sent the request (``rq_affinity``). Merging stays on: two adjacent pages sent as
         one request cost one round trip and one operation of the volume's IOPS limit. The Seagate
-        study turned it off for local NVMe devices, which were bound by CPU.
+        study has it on as well (``nomerges`` 0), for local NVMe devices and on the hosts of OSDs.
         """
         settings = {
             'scheduler': 'none',

@@ -25,3 +25,16 @@ class VerifyWhen(enum.StrEnum):
     NEVER = 'never'
     COPIED = 'copied'
     ALWAYS = 'always'
+
+
+class DeviceClass(enum.StrEnum):
+    """What a device is made of; the value is the name of Ceph's device class."""
+
+    NVME = 'nvme'
+    SSD = 'ssd'
+    HDD = 'hdd'
+
+    @property
+    def is_flash(self) -> bool:
+        """Whether the device has no moving parts."""
+        return self is not DeviceClass.HDD

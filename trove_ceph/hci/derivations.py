@@ -3,9 +3,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import numa, osds, reservation, sources
 from trove_ceph.hci.figures import Figures, Limit
-from trove_ceph.hci.inventory import DeviceClass
 from trove_ceph.hci.plan import Derivation, HostPlan
 from trove_ceph.hci.workload import RootDisk
 

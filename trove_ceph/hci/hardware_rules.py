@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from oslo_utils import units
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import osds, sources
-from trove_ceph.hci.inventory import DeviceClass, Host, Network
+from trove_ceph.hci.inventory import Host, Network
 from trove_ceph.hci.plan import Finding, Level
 
 LEAST_DATA_DEVICES = 4

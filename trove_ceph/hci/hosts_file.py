@@ -8,16 +8,9 @@ from typing import Any, NamedTuple
 from oslo_utils import units
 
 from trove_ceph import exceptions, schema_problems, sizes, yaml_file
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import schema
-from trove_ceph.hci.inventory import (
-    Device,
-    DeviceClass,
-    Host,
-    Inventory,
-    Network,
-    Nic,
-    NumaNode,
-)
+from trove_ceph.hci.inventory import Device, Host, Inventory, Network, Nic, NumaNode
 from trove_ceph.hci.workload import OsdChoices, RootDisk, Workload
 from trove_ceph.schema_problems import ValuePath
 from trove_ceph.yaml_file import Problem

@@ -4,18 +4,7 @@
 import enum
 from dataclasses import dataclass
 
-
-class DeviceClass(enum.StrEnum):
-    """What a device is made of; the value is the name of Ceph's device class."""
-
-    NVME = 'nvme'
-    SSD = 'ssd'
-    HDD = 'hdd'
-
-    @property
-    def is_flash(self) -> bool:
-        """Whether the device has no moving parts."""
-        return self is not DeviceClass.HDD
+from trove_ceph.enums import DeviceClass
 
 
 class Network(enum.StrEnum):

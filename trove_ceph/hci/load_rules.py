@@ -3,9 +3,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import osds, reservation, sources
 from trove_ceph.hci.figures import CPUS, LOCAL_DISK, MEMORY, NUMA_NODES, Figures, Limit
-from trove_ceph.hci.inventory import DeviceClass
 from trove_ceph.hci.plan import Finding, Level, OsdPlan
 from trove_ceph.hci.workload import RootDisk
 

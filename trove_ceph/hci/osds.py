@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from oslo_utils import units
 
-from trove_ceph.hci.inventory import Device, DeviceClass, Host
+from trove_ceph.enums import DeviceClass
+from trove_ceph.hci.inventory import Device, Host
 from trove_ceph.hci.reservation import MIB_PER_OSD
 from trove_ceph.hci.workload import OsdChoices
 

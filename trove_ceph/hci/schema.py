@@ -3,7 +3,8 @@
 
 from typing import Any
 
-from trove_ceph.hci.inventory import DeviceClass, Network
+from trove_ceph.enums import DeviceClass
+from trove_ceph.hci.inventory import Network
 from trove_ceph.hci.workload import RootDisk
 from trove_ceph.schema_parts import NAME, mapping, whole_number
 from trove_ceph.sizes import SIZE, SPEED

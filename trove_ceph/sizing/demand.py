@@ -11,13 +11,9 @@ from functools import cached_property
 
 from oslo_utils import units
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.sizing.decisions import CEPH, GIVEN, QCT, RED_HAT, TRIPLEO, Bound
-from trove_ceph.sizing.fleet import (
-    SECONDS_PER_HOUR,
-    DeviceClass,
-    Optimisation,
-    Request,
-)
+from trove_ceph.sizing.fleet import SECONDS_PER_HOUR, Optimisation, Request
 
 #: Share of the space that algorithmic placement may deviate by.
 DEVIATION = 0.1

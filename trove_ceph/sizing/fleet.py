@@ -4,6 +4,8 @@
 import enum
 from dataclasses import dataclass
 
+from trove_ceph.enums import DeviceClass
+
 SECONDS_PER_HOUR = 3600
 
 
@@ -13,19 +15,6 @@ class Optimisation(enum.StrEnum):
     IOPS = 'iops'
     THROUGHPUT = 'throughput'
     CAPACITY = 'capacity'
-
-
-class DeviceClass(enum.StrEnum):
-    """Ceph's device classes."""
-
-    NVME = 'nvme'
-    SSD = 'ssd'
-    HDD = 'hdd'
-
-    @property
-    def is_flash(self) -> bool:
-        """Whether the device has no moving parts."""
-        return self is not DeviceClass.HDD
 
 
 class FailureDomain(enum.StrEnum):

@@ -8,13 +8,13 @@ from typing import Any
 from oslo_utils import units
 
 from trove_ceph import exceptions, schema_problems, sizes, yaml_file
+from trove_ceph.enums import DeviceClass
 from trove_ceph.schema_problems import ValuePath
 from trove_ceph.sizing import schema
 from trove_ceph.sizing.fleet import (
     Databases,
     Design,
     Device,
-    DeviceClass,
     FailureDomain,
     Fleet,
     Hardware,

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.schema_parts import YES_OR_NO, mapping, whole_number
 from trove_ceph.sizes import SIZE
 from trove_ceph.sizing import fleet
@@ -58,7 +59,7 @@ _FLEET = {
 }
 _DEVICE = mapping(
     {
-        'class': {'enum': list(fleet.DeviceClass)},
+        'class': {'enum': list(DeviceClass)},
         'size': SIZE,
         'iops': _positive(10**7, 'operations per second of a device'),
         'throughput': SIZE

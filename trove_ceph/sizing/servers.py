@@ -3,10 +3,10 @@
 
 import math
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.sizing import decisions
 from trove_ceph.sizing.decisions import CEPH, GIVEN, QCT, RED_HAT, Bound, Decision
 from trove_ceph.sizing.demand import Demand
-from trove_ceph.sizing.fleet import DeviceClass
 from trove_ceph.tiers import placement_groups, tier_types
 
 #: Ethernet that servers have.

@@ -3,8 +3,8 @@
 
 import dataclasses
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import planning
-from trove_ceph.hci.inventory import DeviceClass
 from trove_ceph.hci.render import files, tree, values
 from trove_ceph.tests.unit.hci import sample
 

@@ -3,7 +3,8 @@
 
 from oslo_utils import units
 
-from trove_ceph.hci.inventory import Device, DeviceClass, Host, Inventory, Network, Nic, NumaNode
+from trove_ceph.enums import DeviceClass
+from trove_ceph.hci.inventory import Device, Host, Inventory, Network, Nic, NumaNode
 from trove_ceph.hci.workload import OsdChoices, RootDisk, Workload
 
 CHOICES = OsdChoices(per_device=1, vcpus=6)

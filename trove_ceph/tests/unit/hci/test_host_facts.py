@@ -11,8 +11,9 @@ import fixtures
 import yaml
 from oslotest import base
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import hosts_file, planning
-from trove_ceph.hci.inventory import DeviceClass, Network
+from trove_ceph.hci.inventory import Network
 
 ANSIBLE = Path(__file__).parents[4] / 'etc/ansible'
 GB_SECTORS = 1000**3 // 512

@@ -6,8 +6,9 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions, schema_problems, yaml_file
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import hosts_file, planning, report
-from trove_ceph.hci.inventory import DeviceClass, Network
+from trove_ceph.hci.inventory import Network
 from trove_ceph.hci.workload import OsdChoices, RootDisk
 
 SHIPPED = Path(__file__).parents[4] / 'etc' / 'trove-ceph' / 'hci.yaml'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import osds, reservation
-from trove_ceph.hci.inventory import DeviceClass
 from trove_ceph.hci.workload import OsdChoices
 from trove_ceph.tests.unit.hci import sample
 

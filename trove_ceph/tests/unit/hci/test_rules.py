@@ -6,8 +6,9 @@ import dataclasses
 from oslo_utils import units
 from oslotest import base
 
+from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import cluster_rules, planning
-from trove_ceph.hci.inventory import DeviceClass, Inventory, Network, Nic
+from trove_ceph.hci.inventory import Inventory, Network, Nic
 from trove_ceph.hci.plan import Level
 from trove_ceph.hci.workload import OsdChoices, RootDisk
 from trove_ceph.tests.unit.hci import sample

@@ -42,6 +42,36 @@ class GoldenVectorTest(base.BaseTestCase):
         self.assertIn('12.5% of the cluster', note)
 
 
+class PublishedClustersTest(base.BaseTestCase):
+    """The clusters of QCT 2015, Table 2, have the space that they are published with."""
+
+    def check(self, kind, nodes, devices, size, least, db, db_devices):
+        device = {'class': 'hdd', 'size': size, 'db': db}
+        cluster = {'optimised_for': kind, 'device': device, 'bays': 78}
+        cluster |= {'nodes': nodes, 'devices_per_node': devices}
+        changes = {'cluster': cluster, 'databases/0': {'instances': 1, 'size': '1TiB'}}
+        planned = sample.cluster(changes)
+        self.assertGreaterEqual(planned.usable_bytes, least * TB)
+        # They were not made much larger than the space that they are named after.
+        self.assertLess(planned.usable_bytes, 1.15 * least * TB)
+        self.assertEqual(db_devices, planned.db_devices_per_node)
+        return planned
+
+    def test_throughput(self):
+        self.check('throughput', 7, 12, '4TB', 100, 'ssd', 3)
+        self.check('throughput', 32, 12, '4TB', 500, 'ssd', 3)
+        self.check('throughput', 22, 35, '4TB', 1000, 'nvme', 2)
+        self.check('throughput', 44, 35, '4TB', 2000, 'nvme', 2)
+
+    def test_capacity(self):
+        for nodes, devices, size, least in ((8, 12, '8TB', 500), (7, 78, '6TB', 2000)):
+            planned = self.check('capacity', nodes, devices, size, least, 'none', 0)
+            found = ' '.join(planned.violations)
+            # 78 disks of 6 TB are more than the 300 TB that Red Hat 2016, Table 3, has on a server.
+            self.assertEqual(devices == 78, 'at most 300 TB on a server' in found, found)
+            self.assertNotIn('nodes', found.replace('devices per node', ''))
+
+
 class BindingRulesTest(base.BaseTestCase):
     """Each rule binds a value for some fleet."""
 

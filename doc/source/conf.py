@@ -17,6 +17,7 @@ extensions = [
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
     'host_settings',
+    'alert_tables',
     'metric_tables',
     'state_machines',
     'sphinx.ext.graphviz',

@@ -16,6 +16,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
+    'doctor_checks',
     'host_settings',
     'alert_tables',
     'metric_tables',

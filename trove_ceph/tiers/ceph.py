@@ -39,9 +39,9 @@ class Ceph:
         :param with_data_pool: the pools whose default data pool is read
         """
         rules = self._rules_by_number()
-        dump = self._query('osd', 'dump')
+        dump = self.query('osd', 'dump')
         return resources.CephState(
-            osds=crush.read_osds(self._query('osd', 'tree')['nodes']),
+            osds=crush.read_osds(self.query('osd', 'tree')['nodes']),
             rules={rule.name: rule for rule in rules.values()},
             profiles=_profiles(dump),
             pools=self._pools(dump, rules, with_data_pool),
@@ -57,11 +57,11 @@ class Ceph:
 
     def profiles(self) -> dict[str, resources.Profile | None]:
         """Return the erasure code profiles by name."""
-        return _profiles(self._query('osd', 'dump'))
+        return _profiles(self.query('osd', 'dump'))
 
     def pools(self, with_data_pool: Collection[str] = ()) -> dict[str, resources.Pool]:
         """Return the pools by name."""
-        return self._pools(self._query('osd', 'dump'), self._rules_by_number(), with_data_pool)
+        return self._pools(self.query('osd', 'dump'), self._rules_by_number(), with_data_pool)
 
     def usage(self) -> dict[str, resources.Usage]:
         """Return the usage of the pools by name; it lags by some seconds."""
@@ -71,19 +71,19 @@ class Ceph:
                 stored_bytes=pool['stats']['stored'],
                 fill=pool['stats']['percent_used'],
             )
-            for pool in self._query('df')['pools']
+            for pool in self.query('df')['pools']
         }
 
     def users(self) -> dict[str, resources.User]:
         """Return the cephx users with their caps."""
         return {
             user['entity']: resources.User(user['entity'], user['caps'])
-            for user in self._query('auth', 'ls')['auth_dump']
+            for user in self.query('auth', 'ls')['auth_dump']
         }
 
     def fsid(self) -> str:
         """Return the id of the cluster."""
-        return str(self._query('fsid')['fsid'])
+        return str(self.query('fsid')['fsid'])
 
     def create_profile(self, profile: resources.Profile) -> None:
         """Create an erasure code profile; fail if it exists with other values."""
@@ -167,7 +167,7 @@ class Ceph:
             self._rbd('pool', 'init', name)
 
     def _rules_by_number(self) -> dict[int, resources.Rule]:
-        dump = self._query('osd', 'crush', 'rule', 'dump')
+        dump = self.query('osd', 'crush', 'rule', 'dump')
         return {
             rule['rule_id']: resources.Rule(rule['rule_name'], crush.read_placement(rule))
             for rule in dump
@@ -200,7 +200,7 @@ class Ceph:
         """
         names = {pool['pool']: pool['pool_name'] for pool in dump['pools']}
         found: dict[str, int] = {}
-        for group in self._query('pg', 'dump', 'pgs_brief')['pg_stats']:
+        for group in self.query('pg', 'dump', 'pgs_brief')['pg_stats']:
             # A pool may have been created meanwhile.
             if name := names.get(int(group['pgid'].partition('.')[0])):
                 acting = sum(osd != _NO_OSD for osd in group['acting'])
@@ -209,11 +209,12 @@ class Ceph:
 
     def _max_pgs_per_osd(self) -> int:
         """Return the limit that a running monitor uses, which its own ceph.conf may set."""
-        monitor = self._query('mon', 'dump')['mons'][0]['name']
-        answer = self._query('tell', f'mon.{monitor}', 'config', 'get', 'mon_max_pg_per_osd')
+        monitor = self.query('mon', 'dump')['mons'][0]['name']
+        answer = self.query('tell', f'mon.{monitor}', 'config', 'get', 'mon_max_pg_per_osd')
         return int(answer['mon_max_pg_per_osd'])
 
-    def _query(self, *words: object) -> Any:
+    def query(self, *words: object) -> Any:
+        """Return the answer to a command that changes nothing."""
         return json.loads(self._run(*self._command('ceph'), *words, '--format', 'json'))
 
     def _execute(self, *words: object) -> None:

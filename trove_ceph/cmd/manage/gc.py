@@ -72,13 +72,7 @@ class _OrphanCommand(base.Lister):
             metavar='HOURS',
             help='ignore objects younger than this (default: %(default)s)',
         )
-        parser.add_argument(
-            '--config-file',
-            action='append',
-            metavar='PATH',
-            help='configuration file of trove-taskmanager; repeat for several (default: those in '
-            f'${options.TROVE_CONF}, else {options.DEFAULT_TROVE_CONF})',
-        )
+        options.add_taskmanager_files(parser)
         return parser
 
     def show_orphans(
@@ -129,6 +123,16 @@ class Remove(_OrphanCommand):
         return self.show_orphans(found, outcomes)
 
 
+def find_kinds(config_files: Sequence[str]) -> list[str]:
+    """Return the kind of each orphan, for other commands; change nothing.
+
+    :raises ServiceUnavailableError: the database, OpenStack or the storage service does not answer
+    """
+    age = datetime.timedelta(hours=DEFAULT_AGE_HOURS)
+    with _translated():
+        return [str(one.kind) for one in _make_collector(config_files, age).find()]
+
+
 def _remove(
     parsed_args: argparse.Namespace, collector: 'gc_collector.Collector', orphan: 'Orphan'
 ) -> str:
@@ -157,6 +161,13 @@ def _translated() -> Iterator[None]:
 
 
 def _collector(parsed_args: argparse.Namespace) -> 'gc_collector.Collector':
+    age = datetime.timedelta(hours=parsed_args.min_age_hours)
+    return _make_collector(parsed_args.config_file or options.trove_conf(), age)
+
+
+def _make_collector(
+    config_files: Sequence[str], min_age: datetime.timedelta
+) -> 'gc_collector.Collector':
     # Imported here: it loads much of OpenStack, and eventlet warns that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     try:
@@ -165,5 +176,4 @@ def _collector(parsed_args: argparse.Namespace) -> 'gc_collector.Collector':
         raise exceptions.ServiceUnavailableError(
             f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
         ) from error
-    age = datetime.timedelta(hours=parsed_args.min_age_hours)
-    return factory.make_collector(parsed_args.config_file or options.trove_conf(), age)
+    return factory.make_collector(config_files, min_age)

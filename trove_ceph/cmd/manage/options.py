@@ -37,3 +37,17 @@ def add_ceph(parser: argparse.ArgumentParser) -> None:
     """Add the options for the cluster and the cephx user."""
     add_option(parser, '--ceph-conf', CEPH_CONF, '/etc/ceph/ceph.conf', "the cluster's ceph.conf")
     add_option(parser, '--ceph-user', CEPH_USER, 'admin', 'the cephx user without "client."')
+
+
+def add_taskmanager_files(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the configuration files of trove-taskmanager; None stands for the default.
+
+    :func:`trove_conf` is the default.
+    """
+    parser.add_argument(
+        '--config-file',
+        action='append',
+        metavar='PATH',
+        help='configuration file of trove-taskmanager; repeat for several (default: those in '
+        f'${TROVE_CONF}, else {DEFAULT_TROVE_CONF})',
+    )

@@ -13,6 +13,7 @@ COMMANDS = {
     'db': 'db:Group',
     'db sync': 'db:Sync',
     'db version': 'db:Version',
+    'doctor': 'doctor:Doctor',
     'failover': 'failover:Group',
     'failover maintenance begin': 'failover:MaintenanceBegin',
     'failover maintenance end': 'failover:MaintenanceEnd',

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of databases and their backups, by the rows of Trove's database."""
+
+import collections
+import datetime
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from trove_ceph import enums
+from trove_ceph.db.backup_record import BackupRecord, RecordState
+from trove_ceph.db.policy_record import BackupPolicy, PolicyRunState
+from trove_ceph.db.trove_rows import InstanceRow
+from trove_ceph.doctor import remedies
+from trove_ceph.doctor.check import Check, System
+from trove_ceph.doctor.finding import Finding, Level, error, warning
+from trove_ceph.doctor.record_facts import Records, SchemaFacts
+from trove_ceph.strategies.policies import policy_match
+
+#: A new instance has no heartbeat and no backup yet.
+GRACE = datetime.timedelta(hours=1)
+#: Backups are late after this many intervals, and lost from sight after twice as many.
+LATE_INTERVALS = 2
+#: From here on a failure is no accident.
+MANY_FAILURES = 3
+TRASH_AGE = datetime.timedelta(days=7)
+LEAST_MYSQL = (8, 4)
+GUEST_MANAGER = 'trove_ceph.guestagent.manager.Manager'
+REPLICATION = 'trove_ceph.guestagent.replication.CloneReplication'
+#: The values with which a snapshot alone is a backup (guestagent/backup_settings.py).
+SAFE_VALUES = {
+    'innodb_flush_log_at_trx_commit': ('1',),
+    'sync_binlog': ('1',),
+    'innodb_doublewrite': ('ON', '1', 'TRUE'),
+}
+
+
+def check_schema(facts: SchemaFacts) -> Iterator[Finding]:
+    """Yield tables of another version than this release needs."""
+    if facts.found != facts.required:
+        yield error('tables of trove_ceph', facts.found or 'none', facts.required, remedies.DB_SYNC)
+
+
+def check_agents(records: Records) -> Iterator[Finding]:
+    """Yield the instances whose guest agents are silent."""
+    limit = datetime.timedelta(seconds=records.limits.heartbeat_sec)
+    for one in records.instances:
+        is_new = one.heartbeat_at is None and records.now - one.created_at < GRACE
+        if is_new or not one.is_settled:
+            continue
+        command = remedies.SHOW_INSTANCE.format(id=one.instance_id)
+        expected = f'at most {limit.total_seconds():.0f} s old'
+        if one.heartbeat_at is None:
+            yield error(f'agent of {one.instance_id}', 'no heartbeat', expected, command)
+        elif records.now - one.heartbeat_at > limit:
+            observed = f'last heartbeat {_age(records.now - one.heartbeat_at)} ago'
+            yield error(f'agent of {one.instance_id}', observed, expected, command)
+
+
+def check_backups(records: Records) -> Iterator[Finding]:
+    """Yield the instances whose last good backup is older than their policy promises."""
+    for instance, policy in _with_policy(records):
+        good = [
+            one.snapshot_at or one.created_at
+            for one in _backups_of(records, instance)
+            if one.state.is_complete
+        ]
+        since = max(good, default=max(policy.created_at, instance.created_at))
+        what = 'last good backup' if good else 'no good backup since'
+        yield from _late(records, instance, since, policy, policy.interval, what)
+
+
+def check_verified(records: Records) -> Iterator[Finding]:
+    """Yield the instances whose last verified backup is older than their policy promises."""
+    for instance, policy in _with_policy(records):
+        if not policy.verify_every:
+            continue
+        verified = [one.verified_at for one in _backups_of(records, instance) if one.verified_at]
+        since = max(verified, default=max(policy.created_at, instance.created_at))
+        what = 'last verified backup' if verified else 'no verified backup since'
+        interval = policy.interval * policy.verify_every
+        yield from _late(records, instance, since, policy, interval, what)
+
+
+def _late(
+    records: Records,
+    instance: InstanceRow,
+    since: datetime.datetime,
+    policy: BackupPolicy,
+    interval: datetime.timedelta,
+    what: str,
+) -> Iterator[Finding]:
+    age = records.now - since
+    limit = interval * LATE_INTERVALS + GRACE
+    if age > limit:
+        level = Level.ERROR if age > limit * 2 else Level.WARNING
+        yield Finding(
+            level,
+            f'instance {instance.instance_id}',
+            f'{what}: {_age(age)} ago',
+            f'every {_age(interval)}, by {policy}',
+            remedies.RUN_POLICY.format(id=policy.policy_id),
+        )
+
+
+def check_policies(records: Records) -> Iterator[Finding]:
+    """Yield the runs of policies that fail again and again."""
+    for run in records.runs.values():
+        if run.state is PolicyRunState.FAILED and run.attempts >= MANY_FAILURES:
+            yield error(
+                f'policy {run.policy_id} for instance {run.instance_id}',
+                f'failed {run.attempts} times: {run.error}',
+                'a backup',
+                remedies.SHOW_POLICY.format(id=run.policy_id),
+            )
+
+
+def check_damage(records: Records) -> Iterator[Finding]:
+    """Yield the backups that inspections found damaged, or suspect."""
+    for one in records.backups:
+        thing = f'backup {one.backup_id}'
+        if one.state is RecordState.DAMAGED:
+            command = remedies.TAKE_BACKUP.format(id=one.instance_id)
+            yield error(thing, f'damaged: {one.verify_error}', 'restorable', command)
+        elif one.state is RecordState.SUSPECTED:
+            command = remedies.VERIFY_BACKUP.format(id=one.backup_id)
+            observed = f'one inspection failed: {one.verify_error}'
+            yield warning(thing, observed, 'a second inspection', command)
+
+
+def check_jobs(records: Records) -> Iterator[Finding]:
+    """Yield the copies and verifications that fail again and again."""
+    for one in records.backups:
+        thing = f'backup {one.backup_id}'
+        if (one.copy_failures or 0) >= MANY_FAILURES:
+            command = remedies.SHOW_BACKUP.format(id=one.backup_id)
+            observed = f'{one.copy_failures} copies failed: {one.copy_error}'
+            yield warning(thing, observed, 'a copy in the vault', command)
+        if (one.verify_failures or 0) >= MANY_FAILURES:
+            command = remedies.SHOW_BACKUP.format(id=one.backup_id)
+            observed = f'{one.verify_failures} verifications failed: {one.verify_error}'
+            yield warning(thing, observed, 'a verification', command)
+
+
+def check_depth(records: Records) -> Iterator[Finding]:
+    """Yield the replicas whose clones are so deep that none can be made of them."""
+    limit = records.limits.clone_depth
+    for one in records.replicas:
+        depth = one.clone_depth or 0
+        if depth >= limit - 1:
+            level = Level.ERROR if depth >= limit else Level.WARNING
+            yield Finding(
+                level,
+                f'replica {one.instance_id}',
+                f'{depth} images above its own',
+                f'less than most_clone_depth = {limit}, or it cannot be a source',
+                remedies.REPROVISION.format(id=one.instance_id),
+            )
+
+
+def check_trash(records: Records) -> Iterator[Finding]:
+    """Yield the pools with images that wait long for their clones."""
+    old = collections.Counter(
+        one.pool for one in records.trashed if records.now - one.created_at > TRASH_AGE
+    )
+    for pool, count in sorted(old.items()):
+        yield warning(
+            f'pool {pool}',
+            f'{count} images wait in the trash for more than {TRASH_AGE.days} days',
+            'flattened clones, so that the space is given back',
+            remedies.TRASH.format(pool=pool),
+        )
+
+
+def check_versions(records: Records) -> Iterator[Finding]:
+    """Yield the active versions of MySQL that lack our guest manager, or are too old."""
+    for one in records.versions:
+        if not one.is_active or not one.guest_manager.startswith('trove_ceph.'):
+            continue
+        thing = f'datastore version {one.datastore}/{one.name}'
+        if one.guest_manager != GUEST_MANAGER:
+            yield error(thing, one.guest_manager, GUEST_MANAGER, remedies.UPDATE_VERSION)
+        if one.replication != REPLICATION:
+            observed = f'replication strategy {one.replication or "of Trove"}'
+            yield warning(thing, observed, REPLICATION, remedies.UPDATE_VERSION)
+        number = re.match(r'(\d+)\.(\d+)', one.version)
+        if number and tuple(map(int, number.groups())) < LEAST_MYSQL:
+            least = '.'.join(map(str, LEAST_MYSQL))
+            yield warning(
+                thing, f'MySQL {one.version}', f'{least} or later', remedies.UPDATE_VERSION
+            )
+
+
+def check_settings(records: Records) -> Iterator[Finding]:
+    """Yield settings of configuration groups with which a snapshot alone is no backup."""
+    if records.limits.quiesce == enums.QuiesceLevel.FREEZE:
+        return
+    is_refused = records.limits.unsafe_action == enums.UnsafeAction.REFUSE
+    for one in records.settings:
+        safe = SAFE_VALUES.get(one.name)
+        if safe is None or one.value.upper() in safe:
+            continue
+        outcome = 'are refused' if is_refused else 'freeze the file system'
+        yield Finding(
+            Level.ERROR if is_refused else Level.WARNING,
+            f'configuration group {one.group_id}',
+            f'{one.name} = {one.value}; backups of {len(one.instance_ids)} instances {outcome}',
+            f'{one.name} = {safe[0]}',
+            remedies.SET_PARAMETER.format(
+                id=one.group_id, parameters=json.dumps({one.name: _number(safe[0])})
+            ),
+        )
+
+
+def check_orphans(kinds: Sequence[str]) -> Iterator[Finding]:
+    """Yield the number of orphans of each kind."""
+    for kind, count in sorted(collections.Counter(kinds).items()):
+        yield warning(f'orphans: {kind}', f'{count}', 'none', remedies.ORPHANS)
+
+
+def _with_policy(records: Records) -> Iterator[tuple[InstanceRow, BackupPolicy]]:
+    index = policy_match.index(records.policies)
+    for one in records.instances:
+        tier = records.tiers.get(one.instance_id)
+        subject = policy_match.Subject(one.instance_id, one.datastore, one.version, tier)
+        if one.has_our_guest_agent and (policy := policy_match.policy_of(index, subject)):
+            yield one, policy
+
+
+def _backups_of(records: Records, instance: InstanceRow) -> list[BackupRecord]:
+    return [one for one in records.backups if one.instance_id == instance.instance_id]
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _age(duration: datetime.timedelta) -> str:
+    """Return a duration without fractions of seconds."""
+    return str(datetime.timedelta(seconds=round(duration.total_seconds())))
+
+
+CHECKS = (
+    Check(
+        'database-schema',
+        System.TROVE,
+        'the tables of trove_ceph have the version of this release',
+        lambda sources: sources.schema(),
+        check_schema,
+    ),
+    Check(
+        'mysql-versions',
+        System.TROVE,
+        'datastore versions name our guest manager and replication strategy; MySQL 8.4 or later',
+        lambda sources: sources.records(),
+        check_versions,
+    ),
+    Check(
+        'agents',
+        System.TROVE,
+        'the guest agents of all instances send heartbeats',
+        lambda sources: sources.records(),
+        check_agents,
+    ),
+    Check(
+        'clone-depth',
+        System.TROVE,
+        'replicas are less deep than most_clone_depth',
+        lambda sources: sources.records(),
+        check_depth,
+    ),
+    Check(
+        'mysql-settings',
+        System.BACKUPS,
+        'no configuration group makes backups without locks unsafe',
+        lambda sources: sources.records(),
+        check_settings,
+    ),
+    Check(
+        'backups',
+        System.BACKUPS,
+        f'the last good backup is at most {LATE_INTERVALS} intervals of its policy old',
+        lambda sources: sources.records(),
+        check_backups,
+    ),
+    Check(
+        'verified-backups',
+        System.BACKUPS,
+        'so is the last verified backup, where a policy verifies backups',
+        lambda sources: sources.records(),
+        check_verified,
+    ),
+    Check(
+        'policies',
+        System.BACKUPS,
+        f'no run of a policy has failed {MANY_FAILURES} times in a row',
+        lambda sources: sources.records(),
+        check_policies,
+    ),
+    Check(
+        'backup-jobs',
+        System.BACKUPS,
+        f'no copy or verification has failed {MANY_FAILURES} times in a row',
+        lambda sources: sources.records(),
+        check_jobs,
+    ),
+    Check(
+        'damaged-backups',
+        System.BACKUPS,
+        'no backup is damaged or suspect',
+        lambda sources: sources.records(),
+        check_damage,
+    ),
+    Check(
+        'trash',
+        System.BACKUPS,
+        f'no image waits in the trash for more than {TRASH_AGE.days} days',
+        lambda sources: sources.records(),
+        check_trash,
+    ),
+    Check(
+        'orphans',
+        System.BACKUPS,
+        'there are no orphans',
+        lambda sources: sources.orphans(),
+        check_orphans,
+    ),
+)

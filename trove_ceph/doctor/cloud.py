@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of OpenStack, asked as the administrator of ``[service_credentials]``."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keystoneauth1.exceptions
+import openstack
+import openstack.exceptions
+from oslo_utils import timeutils
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import connection
+from trove_ceph.doctor.cloud_facts import ServiceFacts
+from trove_ceph.tiers import cinder
+from trove_ceph.trove_adapter import service_session
+
+
+class Cloud:
+    """Cinder and Nova.
+
+    :param conf: the configuration of trove-taskmanager
+    """
+
+    def __init__(self, conf: Any):
+        with _translated('connecting to the cloud'):
+            self._connection = openstack.connection.Connection(
+                session=service_session.get(), region_name=conf.service_credentials.region_name
+            )
+
+    def cinder(self) -> cinder.Cinder:
+        """Return the tiers' adapter to Cinder."""
+        with _translated('finding Cinder'):
+            adapter = self._connection.config.get_session_client('block-storage')
+        return cinder.Cinder(connection.connect_like(adapter))
+
+    def services(self) -> Sequence[ServiceFacts]:
+        """Return the processes of Cinder and Nova.
+
+        :raises ServiceUnavailableError: one of them does not answer
+        """
+        with _translated('listing the services of Cinder'):
+            of_cinder = [
+                _service('cinder', one) for one in self._connection.block_storage.services()
+            ]
+        with _translated('listing the services of Nova'):
+            of_nova = [_service('nova', one) for one in self._connection.compute.services()]
+        return of_cinder + of_nova
+
+
+def _service(project: str, found: Any) -> ServiceFacts:
+    updated_at = found.updated_at and timeutils.normalize_time(
+        timeutils.parse_isotime(_with_zone(found.updated_at))
+    )
+    return ServiceFacts(
+        project,
+        found.binary,
+        found.host,
+        found.state == 'up',
+        found.status == 'enabled',
+        updated_at or None,
+    )
+
+
+def _with_zone(text: str) -> str:
+    return text if text.endswith('Z') or '+' in text else f'{text}Z'
+
+
+@contextlib.contextmanager
+def _translated(request: str) -> Iterator[None]:
+    try:
+        yield
+    except (
+        keystoneauth1.exceptions.ClientException,
+        openstack.exceptions.SDKException,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(f'{request}: {error}') from error

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of the services of OpenStack; this module needs none of OpenStack's libraries."""
+
+import dataclasses
+import datetime
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceFacts:
+    """A process of Cinder or Nova.
+
+    :param updated_at: its last heartbeat, by the clock of its host, in UTC without a time zone
+    """
+
+    project: str
+    binary: str
+    host: str
+    is_up: bool
+    is_enabled: bool
+    updated_at: datetime.datetime | None

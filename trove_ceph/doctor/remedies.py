@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that mend what the checks find, or show what to mend.
+
+They stand in one place, so that a test can hold each against the program that it names.
+"""
+
+CEPH_STATUS = 'ceph status'
+CEPH_HEALTH = 'ceph health detail'
+CEPH_VERSIONS = 'ceph versions'
+MONITORS = 'ceph mon dump'
+TIME_SYNC = 'ceph time-sync-status'
+GROUPS = 'ceph pg ls-by-pool {pool}'
+OSD_FILL = 'ceph osd df tree'
+BLOCKLIST = 'ceph osd blocklist ls'
+MIN_COMPAT_CLIENT = 'ceph osd set-require-min-compat-client mimic'
+
+TIERS_PLAN = 'trove-ceph-manage tiers plan'
+TIERS_APPLY = 'trove-ceph-manage tiers apply'
+TIERS_SHOW = 'trove-ceph-manage tiers show'
+DB_VERSION = 'trove-ceph-manage db version'
+
+VOLUME_SERVICES = 'openstack volume service list'
+COMPUTE_SERVICES = 'openstack compute service list'
+VOLUME_BACKENDS = 'openstack volume backend pool list --long'
+MEASURE = 'trove-ceph-manage doctor --check promised-iops --measure'
+ORPHANS = 'trove-ceph-manage gc list'
+DB_SYNC = 'trove-ceph-manage db sync'
+KEYS = 'trove-ceph-manage storage keys show'
+HELP = 'trove-ceph-manage doctor --help'
+SHOW_INSTANCE = 'openstack database instance show {id}'
+TAKE_BACKUP = 'openstack database backup take NAME --instance {id}'
+SHOW_BACKUP = 'openstack database backup detail show {id}'
+VERIFY_BACKUP = 'openstack database backup verify {id}'
+RUN_POLICY = 'openstack database backup policy run {id}'
+SHOW_POLICY = 'openstack database backup policy show {id}'
+REPROVISION = 'openstack database replica reprovision {id}'
+SET_PARAMETER = "openstack database configuration parameter set {id} '{parameters}'"
+
+#: The program of the project's documents, in which the two options are described.
+UPDATE_VERSION = (
+    'trove-manage datastore_version_update ... '
+    '--registry-ext trove_ceph.guestagent.manager.Manager '
+    '--repl-strategy trove_ceph.guestagent.replication.CloneReplication'
+)
+PERMISSIONS = 'rabbitmqctl list_permissions -p trove-ceph'
+TRASH = 'rbd --pool {pool} trash ls --long'
+INSTALL = 'pip install trove-ceph'
+INSTALL_TROVE = "pip install 'trove>=25,<27'"
+#: What mends a file is no command.
+EDIT = 'edit [{group}] {option}; restart {service}'

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of Trove, Cinder and Nova that the operations rely on, read from their files."""
+
+import dataclasses
+import enum
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from trove_ceph.doctor.finding import Level
+
+_MANAGER = 'trove_ceph.taskmanager.manager.Manager'
+_CINDER_CLIENT = 'trove_ceph.trove_adapter.cinder_client.cinder_client'
+_RBD_DRIVER = 'cinder.volume.drivers.rbd.RBDDriver'
+#: The published defaults of Trove's keys for messages, which everyone knows.
+_PUBLIC_KEYS = {
+    'taskmanager_rpc_encr_key': 'bzH6y0SGmjuoY0FNSTptrhgieGXNDX6PIhvz',
+    'inst_rpc_key_encr_key': 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP',
+}
+
+
+class Service(enum.StrEnum):
+    """A service, or several that read the same files."""
+
+    TROVE = 'trove-taskmanager'
+    TROVE_API = 'trove-api'
+    CINDER = 'cinder-volume'
+    NOVA = 'nova-compute'
+
+
+@dataclasses.dataclass(frozen=True)
+class Requirement:
+    """What an option must be.
+
+    :param option: with the type and the default of the service
+    :param group: None: in the group of each back end of Cinder
+    :param expected: the value, and what fails with another one
+    """
+
+    service: Service
+    group: str | None
+    option: cfg.Opt
+    holds: Callable[[Any], bool]
+    expected: str
+    level: Level = Level.ERROR
+
+
+def _is(wanted: Any) -> Callable[[Any], bool]:
+    return lambda value: value == wanted
+
+
+def _is_not(refused: Any) -> Callable[[Any], bool]:
+    return lambda value: value != refused
+
+
+def _holds_templates(value: str) -> bool:
+    return any(Path(value, 'mysql').glob('*/config.template'))
+
+
+REQUIREMENTS = (
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.StrOpt('taskmanager_manager', default='trove.taskmanager.manager.Manager'),
+        _is(_MANAGER),
+        f'{_MANAGER}, or no operation of trove_ceph is run',
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.StrOpt('storage_strategy', default='swift'),
+        _is('cinder'),
+        'cinder, or backups without --storage-driver are copied by the guest',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.BoolOpt('trove_volume_support', default=False),
+        _is(True),
+        'true, or databases are not on volumes of Ceph',
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.StrOpt('template_path', default='/etc/trove/templates/'),
+        _holds_templates,
+        'a directory on this host with mysql/VERSION/config.template',
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.BoolOpt('use_nova_server_config_drive', default=False),
+        _is(True),
+        'true, or guests do not get their configuration before their network',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.BoolOpt('enable_secure_rpc_messaging', default=True),
+        _is(True),
+        'true, or passwords of databases are readable on the bus',
+    ),
+    *(
+        Requirement(
+            Service.TROVE,
+            'DEFAULT',
+            cfg.StrOpt(name, default=default, secret=True),
+            _is_not(default),
+            'a random value of your own: the default is published',
+            Level.WARNING,
+        )
+        for name, default in _PUBLIC_KEYS.items()
+    ),
+    Requirement(
+        Service.TROVE,
+        'network',
+        cfg.BoolOpt('network_isolation', default=True),
+        _is(False),
+        'false, or guests pull the image of the database from a registry',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.TROVE,
+        'mysql',
+        cfg.BoolOpt('volume_support', default=True),
+        _is(True),
+        'true, or databases are not on volumes of Ceph',
+    ),
+    Requirement(
+        Service.TROVE,
+        'trove_ceph_backup',
+        cfg.StrOpt('tiers_file', default='/etc/trove-ceph/tiers.yaml'),
+        os.path.isfile,
+        'a file on this host',
+    ),
+    Requirement(
+        Service.TROVE_API,
+        'DEFAULT',
+        cfg.StrOpt(
+            'remote_cinder_client',
+            default='trove.common.clients_admin.cinder_client_trove_admin',
+        ),
+        _is(_CINDER_CLIENT),
+        f'{_CINDER_CLIENT}, or what only the vault holds cannot be restored',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.CINDER,
+        'DEFAULT',
+        cfg.StrOpt('volume_name_template', default='volume-%s'),
+        _is('volume-%s'),
+        'volume-%s: the images of volumes are found by it',
+    ),
+    Requirement(
+        Service.CINDER,
+        'DEFAULT',
+        cfg.StrOpt('snapshot_name_template', default='snapshot-%s'),
+        _is('snapshot-%s'),
+        'snapshot-%s: snapshots are adopted under it',
+    ),
+    Requirement(
+        Service.CINDER,
+        None,
+        cfg.StrOpt('volume_driver', default='cinder.volume.drivers.lvm.LVMVolumeDriver'),
+        _is(_RBD_DRIVER),
+        f'{_RBD_DRIVER}; trove_ceph leaves databases on other back ends to Trove',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.CINDER,
+        None,
+        cfg.BoolOpt('report_discard_supported', default=False),
+        _is(True),
+        'true, or space that a database frees stays allocated',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.CINDER,
+        None,
+        cfg.BoolOpt('rbd_flatten_volume_from_snapshot', default=False),
+        _is(False),
+        'false, or Trove restores by copying the whole volume',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.CINDER,
+        None,
+        cfg.BoolOpt('enable_deferred_deletion', default=False),
+        _is(False),
+        'false, or cinder-volume empties the trash that trove_ceph keeps',
+        Level.WARNING,
+    ),
+    Requirement(
+        Service.NOVA,
+        'service_user',
+        cfg.BoolOpt('send_service_user_token', default=False),
+        _is(True),
+        'true, or Cinder refuses to detach volumes (CVE-2023-2088)',
+    ),
+)
+_BACKENDS = cfg.ListOpt('enabled_backends', default=[])
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """The value of an option.
+
+    :param group: the section in which it stands, or would stand
+    """
+
+    requirement: Requirement
+    group: str
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The values, and why those of other services could not be read."""
+
+    values: tuple[Value, ...]
+    unread: Mapping[Service, str]
+
+
+def read(config_files: Mapping[Service, Sequence[str]]) -> Settings:
+    """Read the options; a file that cannot be used leaves out its service only."""
+    values: list[Value] = []
+    unread: dict[Service, str] = {}
+    for service in Service:
+        files = list(config_files.get(service, ()))
+        missing = [file for file in files if not os.path.isfile(file)]
+        if missing or not files:
+            unread[service] = f'{", ".join(missing) or "no file"} is not on this host'
+            continue
+        try:
+            values += _read(service, files)
+        except cfg.Error as error:
+            unread[service] = f'{", ".join(files)}: {error}'
+    return Settings(tuple(values), unread)
+
+
+def _read(service: Service, files: list[str]) -> list[Value]:
+    conf = cfg.ConfigOpts()
+    conf.register_opt(_BACKENDS)
+    conf(args=[], default_config_files=files, default_config_dirs=[])
+    found = []
+    for requirement in REQUIREMENTS:
+        if requirement.service is service:
+            groups = [requirement.group] if requirement.group else conf.enabled_backends
+            for group in groups:
+                found.append(Value(requirement, group, _value(conf, group, requirement.option)))
+    return found
+
+
+def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
+    if group == 'DEFAULT':
+        conf.register_opt(option)
+        return conf[option.name]
+    conf.register_opt(option, group=group)
+    return conf[group][option.name]

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each check on a healthy cloud, on a broken one, and on one that does not answer."""
+
+import dataclasses
+import datetime
+
+from oslotest import base
+
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.policy_record import PolicyRunState
+from trove_ceph.doctor import check, checks
+from trove_ceph.doctor.bus import BusFacts
+from trove_ceph.doctor.finding import Finding, Level, worst, worst_first
+from trove_ceph.doctor.measurement import Measurement
+from trove_ceph.doctor.record_facts import SchemaFacts
+from trove_ceph.tests.unit.doctor import facts
+from trove_ceph.tests.unit.tiers import world
+
+E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
+HOUR = facts.HOUR
+
+
+def cluster(**values):
+    return {'cluster': dataclasses.replace(facts.CLUSTER, **values)}
+
+
+def ceph(**values):
+    return {'ceph': dataclasses.replace(facts.cloud().ceph, **values)}
+
+
+def pool(name, **values):
+    pools = facts.cloud().ceph.pools
+    return ceph(pools={**pools, name: dataclasses.replace(pools[name], **values)})
+
+
+def coded(**values):
+    profiles = facts.cloud().ceph.profiles
+    code = dataclasses.replace(profiles['vault-data'], **values)
+    return ceph(profiles={**profiles, 'vault-data': code})
+
+
+def used(name, fill):
+    usage = facts.cloud().ceph.usage
+    return ceph(usage={**usage, name: dataclasses.replace(usage[name], fill=fill)})
+
+
+def caps(name, **services):
+    users = dict(facts.cloud().ceph.users)
+    users[name] = dataclasses.replace(users[name], caps={**users[name].caps, **services})
+    return ceph(users=users)
+
+
+def backend(**values):
+    cinder = facts.cloud().cinder
+    (found,) = cinder.rbd_backends
+    changed = dataclasses.replace(found, **values)
+    return {'cinder': dataclasses.replace(cinder, rbd_backends=(changed,))}
+
+
+def service(**values):
+    return {'services': (dataclasses.replace(facts.SERVICE, **values),)}
+
+
+def records(**values):
+    return {'records': facts.records(**values)}
+
+
+def backups(*found):
+    return records(backups=found)
+
+
+def limits(**values):
+    return dataclasses.replace(facts.RECORDS.limits, **values)
+
+
+def empty():
+    """Return the systems before the tiers were applied."""
+    return world.World().systems(facts.CONTENT).observe()
+
+
+UNSAFE = (facts.setting(value='2'),)
+#: Each check with facts that break it, and the level and object of the worst finding.
+BROKEN = {
+    'health': [
+        ({'cluster': facts.health('OSD_DOWN')}, W, 'OSD_DOWN'),
+        ({'cluster': facts.health('PG_AVAILABILITY', True)}, E, 'PG_AVAILABILITY'),
+    ],
+    'monitors': [
+        (cluster(monitors=('a',), quorum=('a',)), W, 'monitors'),
+        (cluster(monitors=tuple('abcd'), quorum=tuple('abcd')), W, 'monitors'),
+        (cluster(quorum=('a', 'b')), E, 'monitor c'),
+    ],
+    'monitor-clocks': [({'cluster': facts.health('MON_CLOCK_SKEW')}, E, 'clocks of the monitors')],
+    'ceph-version': [
+        (cluster(versions={'ceph version 15.2.17 (8a82) octopus': 1}), E, '1 daemons of Ceph'),
+        (cluster(versions={'ceph version 16.1.0 (8a82) pacific': 2}), E, '2 daemons of Ceph'),
+        (
+            cluster(versions={facts.PACIFIC: 1, 'ceph version 18.2.4 (e7ad)': 1}),
+            W,
+            'daemons of Ceph',
+        ),
+    ],
+    'clone-format': [
+        (cluster(min_compat_client='luminous'), W, 'require_min_compat_client'),
+        (cluster(min_compat_client=''), W, 'require_min_compat_client'),
+    ],
+    'redundancy': [
+        (pool('vault', size=1, min_size=1), E, 'pool vault'),
+        (pool('volumes-fast', min_size=1), W, 'pool volumes-fast'),
+        (coded(k=4, m=2), W, 'pool vault-data'),
+        (cluster(groups={'vault': {'active+undersized+degraded': 2}}), W, 'pool vault'),
+        (cluster(groups={'vault': {'down': 1}}), E, 'pool vault'),
+        (cluster(groups={'vault': {'peering': 1}}), E, 'pool vault'),
+        (cluster(groups={'vault': {'active+clean+inconsistent': 1}}), E, 'pool vault'),
+    ],
+    'fill': [
+        (used('volumes-fast', 0.7), W, 'pool volumes-fast'),
+        (used('volumes-fast', 0.8), E, 'pool volumes-fast'),
+        (cluster(osd_fill={3: 0.75, 4: 0.2}), W, 'osd.3'),
+        (cluster(osd_fill={3: 0.1, 4: 0.9}), E, 'osd.4'),
+    ],
+    'blocklist': [(cluster(blocklist=tuple(map(str, range(51)))), W, 'blocklist')],
+    'pools': [
+        ({'ceph': empty().ceph}, E, 'erasure code profile vault-data'),
+        (pool('volumes-fast', size=2), W, 'pool volumes-fast'),
+        (ceph(osds=()), W, 'tiers'),
+    ],
+    'caps': [
+        (ceph(users={}), E, 'cephx user client.cinder'),
+        (caps('client.cinder', osd='profile rbd pool=other'), E, 'cephx user client.cinder'),
+        (caps('client.storage', mgr='allow *'), E, 'cephx user client.storage'),
+    ],
+    'volume-types': [({'cinder': empty().cinder}, E, 'QoS specs fast')],
+    'back-ends': [
+        (backend(pool='other'), E, 'back end fast'),
+        (backend(fsid='other'), E, 'back end fast'),
+    ],
+    'datastore-versions': [
+        ({'associations': empty().trove}, W, 'datastore version mysql/9.7.4'),
+    ],
+    'promised-iops': [
+        ({'measurements': {}}, W, 'pool volumes-fast'),
+        (
+            {'measurements': {'volumes-fast': Measurement('2026', 5999, 9000, 6)}},
+            E,
+            'pool volumes-fast',
+        ),
+        (
+            {'measurements': {'volumes-fast': Measurement('2026', 9000, 5999, 6)}},
+            W,
+            'pool volumes-fast',
+        ),
+        (
+            {'measurements': {'volumes-fast': Measurement('2026', 9000, 9000, 7)}},
+            W,
+            'pool volumes-fast',
+        ),
+    ],
+    'services': [
+        (service(is_up=False), E, 'cinder-volume on host1@fast'),
+        (service(is_up=False, updated_at=None), E, 'cinder-volume on host1@fast'),
+    ],
+    'service-clocks': [
+        (service(updated_at=facts.NOW + datetime.timedelta(seconds=31)), E, 'clock of host1@fast'),
+    ],
+    'configuration': [
+        (
+            {'settings': facts.values(taskmanager_manager='trove.taskmanager.manager.Manager')},
+            E,
+            'trove-taskmanager [DEFAULT] taskmanager_manager',
+        ),
+        (
+            {'settings': facts.values(report_discard_supported=False)},
+            W,
+            'cinder-volume [fast] report_discard_supported',
+        ),
+        (
+            {'settings': facts.settings.Settings((), {facts.settings.Service.NOVA: 'no file'})},
+            U,
+            'configuration of nova-compute',
+        ),
+    ],
+    'trove-version': [
+        ({'trove_version': '24.0.1'}, E, 'Trove'),
+        ({'trove_version': '27.0.0.0rc1'}, E, 'Trove'),
+    ],
+    'api-extensions': [
+        (
+            {'extensions': ('trove_ceph_backups', 'trove_ceph_failovers')},
+            E,
+            'API extension trove_ceph_replication',
+        ),
+    ],
+    'message-bus': [
+        ({'bus': BusFacts('no url', 'f', True, False)}, E, 'message bus of the storage service'),
+        ({'bus': BusFacts(None, 'f', True, True)}, E, "the guests' user of RabbitMQ"),
+        ({'bus': BusFacts(None, 'f', True, None, 'down')}, U, "the guests' user of RabbitMQ"),
+        ({'bus': BusFacts(None, 'f', False, False)}, W, "the guests' user of RabbitMQ"),
+    ],
+    'database-schema': [
+        ({'schema': SchemaFacts('0011', '0012')}, E, 'tables of trove_ceph'),
+        ({'schema': SchemaFacts(None, '0012')}, E, 'tables of trove_ceph'),
+    ],
+    'mysql-versions': [
+        (
+            records(versions=(facts.version(guest_manager='trove_ceph.other.Manager'),)),
+            E,
+            'datastore version mysql/9.7.4',
+        ),
+        (records(versions=(facts.version(replication=''),)), W, 'datastore version mysql/9.7.4'),
+        (records(versions=(facts.version(version='8.0.36'),)), W, 'datastore version mysql/9.7.4'),
+    ],
+    'agents': [
+        (
+            records(instances=(facts.instance(heartbeat_at=facts.NOW - HOUR),)),
+            E,
+            f'agent of {facts.INSTANCE}',
+        ),
+        (records(instances=(facts.instance(heartbeat_at=None),)), E, f'agent of {facts.INSTANCE}'),
+    ],
+    'clone-depth': [
+        (records(replicas=(facts.replica(7),)), W, f'replica {facts.INSTANCE}'),
+        (records(replicas=(facts.replica(8),)), E, f'replica {facts.INSTANCE}'),
+    ],
+    'mysql-settings': [
+        (records(settings=UNSAFE), E, 'configuration group group'),
+        (
+            records(settings=UNSAFE, limits=limits(unsafe_action='raise')),
+            W,
+            'configuration group group',
+        ),
+        (
+            records(settings=(facts.setting('innodb_doublewrite', 'OFF'),)),
+            E,
+            'configuration group group',
+        ),
+    ],
+    'backups': [
+        (backups(facts.backup(50)), W, f'instance {facts.INSTANCE}'),
+        (backups(facts.backup(100)), E, f'instance {facts.INSTANCE}'),
+        (backups(), E, f'instance {facts.INSTANCE}'),
+        (backups(facts.backup(state=RecordState.DAMAGED)), E, f'instance {facts.INSTANCE}'),
+    ],
+    'verified-backups': [
+        (backups(facts.backup(24 * 15)), W, f'instance {facts.INSTANCE}'),
+        (backups(facts.backup(verified_at=None)), E, f'instance {facts.INSTANCE}'),
+    ],
+    'policies': [
+        (
+            records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=3, error='full')}),
+            E,
+            f'policy {facts.POLICY} for instance {facts.INSTANCE}',
+        ),
+    ],
+    'backup-jobs': [
+        (backups(facts.backup(copy_failures=3, copy_error='full')), W, f'backup {facts.BACKUP}'),
+        (backups(facts.backup(verify_failures=3)), W, f'backup {facts.BACKUP}'),
+    ],
+    'damaged-backups': [
+        (backups(facts.backup(state=RecordState.DAMAGED)), E, f'backup {facts.BACKUP}'),
+        (backups(facts.backup(state=RecordState.SUSPECTED)), W, f'backup {facts.BACKUP}'),
+    ],
+    'trash': [(records(trashed=(facts.trashed(24 * 8),)), W, 'pool volumes-fast')],
+    'orphans': [({'orphans': ('image', 'volume', 'image')}, W, 'orphans: image')],
+}
+#: What looks like a defect and is none.
+WELL = {
+    'health': [{'cluster': facts.health('POOL_NO_REDUNDANCY')}],
+    'redundancy': [cluster(groups={'vault': {'active+clean+snaptrim_wait': 1}})],
+    'services': [service(is_up=False, is_enabled=False)],
+    'agents': [
+        records(instances=(facts.instance(heartbeat_at=None, is_settled=False),)),
+        records(instances=(facts.instance(heartbeat_at=None, created_at=facts.NOW),)),
+    ],
+    'mysql-versions': [records(versions=(facts.version(guest_manager='', replication=''),))],
+    'mysql-settings': [
+        records(settings=UNSAFE, limits=limits(quiesce='freeze')),
+        records(settings=(facts.setting('max_connections', '7'),)),
+    ],
+    'backups': [records(backups=(), policies=()), backups(facts.backup(48))],
+    'clone-depth': [records(replicas=(facts.replica(None),))],
+    'policies': [
+        records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=2, error='x')})
+    ],
+}
+
+
+class ChecksTest(base.BaseTestCase):
+    def test_each_check_is_tested(self):
+        self.assertEqual(
+            [one.name for one in checks.ALL], list(dict.fromkeys(x.name for x in checks.ALL))
+        )
+        self.assertEqual({one.name for one in checks.ALL}, set(BROKEN))
+
+    def test_healthy(self):
+        for one in checks.ALL:
+            (found,) = one.run(facts.FakeSources())
+            expected = Finding(Level.OK, one.system, 'as expected', one.promise, '', one.name)
+            self.assertEqual(expected, found)
+
+    def test_broken(self):
+        for one in checks.ALL:
+            for broken, level, thing in BROKEN[one.name]:
+                found = worst_first(one.run(facts.FakeSources(**broken)))
+                self.assertEqual((level, thing), (found[0].level, found[0].object), found)
+                for each in found:
+                    self.assertTrue(all(dataclasses.astuple(each)), each)
+
+    def test_no_false_alarm(self):
+        for one in checks.ALL:
+            for well in WELL.get(one.name, ()):
+                self.assertEqual(Level.OK, worst(one.run(facts.FakeSources(**well))), well)
+
+    def test_silent(self):
+        for one in checks.ALL:
+            (found,) = one.run(facts.silent())
+            self.assertEqual((U, 'no answer at all'), (found.level, found.observed))
+            self.assertEqual(one.name, found.check)
+            self.assertNotEqual('', found.command)
+
+    def test_one_silent_system_hides_no_other(self):
+        sources = facts.FakeSources(cluster=ValueError('a form that nobody foresaw'))
+        found = {one.check: one for one in check.run_all(checks.ALL, sources)}
+        self.assertEqual(U, found['health'].level)
+        self.assertIn('a form that nobody foresaw', found['health'].observed)
+        self.assertEqual(Level.OK, found['services'].level)
+
+    def test_secret_is_not_shown(self):
+        key = 'bzH6y0SGmjuoY0FNSTptrhgieGXNDX6PIhvz'
+        sources = facts.FakeSources(settings=facts.values(taskmanager_rpc_encr_key=key))
+        (configuration,) = (one for one in checks.ALL if one.name == 'configuration')
+        (found,) = configuration.run(sources)
+        self.assertEqual('(hidden)', found.observed)
+        self.assertNotIn(key, str(found))
+
+    def test_exclusive_user_and_unlimited_caps(self):
+        (caps_check,) = (one for one in checks.ALL if one.name == 'caps')
+        users = dict(facts.cloud().ceph.users)
+        cinder = users['client.cinder']
+        more = {**cinder.caps, 'osd': cinder.caps['osd'] + ', allow *'}
+        users['client.cinder'] = dataclasses.replace(cinder, caps=more)
+        (found,) = caps_check.run(facts.FakeSources(**ceph(users=users)))
+        self.assertEqual((W, 'has osd allow *'), (found.level, found.observed))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of OpenStack, by openstacksdk on answers of Cinder and Nova."""
+
+import datetime
+import types
+from unittest import mock
+
+import fixtures
+import keystoneauth1.adapter
+import keystoneauth1.session
+from keystoneauth1 import noauth
+from openstack import exceptions as sdk_exceptions
+from openstack.block_storage.v3 import service as volume_service
+from openstack.compute.v2 import service as compute_service
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.doctor import cloud
+from trove_ceph.doctor.cloud_facts import ServiceFacts
+
+VOLUME = {
+    'binary': 'cinder-volume',
+    'host': 'a@fast',
+    'state': 'down',
+    'status': 'enabled',
+    'updated_at': '2026-11-24T03:00:01.000000',
+}
+COMPUTE = {
+    'binary': 'nova-compute',
+    'host': 'a',
+    'state': 'up',
+    'status': 'disabled',
+    'updated_at': None,
+}
+CONF = types.SimpleNamespace(service_credentials=types.SimpleNamespace(region_name='RegionOne'))
+
+
+class FakeConnection:
+    """openstacksdk's connection, with its own resources."""
+
+    def __init__(self, session, region_name):
+        self.region_name = region_name
+        self.block_storage = mock.Mock()
+        self.block_storage.services.return_value = iter([volume_service.Service(**VOLUME)])
+        self.compute = mock.Mock()
+        self.compute.services.return_value = iter([compute_service.Service(**COMPUTE)])
+        self.config = mock.Mock()
+        self.config.get_session_client.side_effect = lambda name: keystoneauth1.adapter.Adapter(
+            session, service_type=name, region_name=region_name
+        )
+
+
+class CloudTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        session = keystoneauth1.session.Session(auth=noauth.NoAuth(endpoint='http://cloud.test'))
+        for name, replacement in (
+            ('trove_ceph.trove_adapter.service_session.get', lambda: session),
+            ('openstack.connection.Connection', FakeConnection),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, replacement))
+        self.cloud = cloud.Cloud(CONF)
+
+    def test_services(self):
+        at = datetime.datetime(2026, 11, 24, 3, 0, 1)
+        self.assertEqual(
+            [
+                ServiceFacts('cinder', 'cinder-volume', 'a@fast', False, True, at),
+                ServiceFacts('nova', 'nova-compute', 'a', True, False, None),
+            ],
+            self.cloud.services(),
+        )
+
+    def test_services_that_do_not_answer(self):
+        error = sdk_exceptions.HttpException('503')
+        self.cloud._connection.compute.services.side_effect = error
+        self.assertRaisesRegex(
+            exceptions.ServiceUnavailableError,
+            'listing the services of Nova: .*503',
+            self.cloud.services,
+        )
+
+    def test_cinder(self):
+        adapter = self.cloud.cinder()._client.client
+        self.assertEqual('block-storage', adapter.service_type)
+        self.assertEqual('RegionOne', adapter.region_name)

@@ -96,6 +96,11 @@ class WheelTest(base.BaseTestCase):
         folder = 'trove_ceph-1.2.3.data/data/share/trove-ceph'
         self.assertIn(f'{folder}/trove/templates/mysql/9/config.template', self.names)
 
+    def test_contains_the_playbook_with_its_module(self):
+        folder = 'trove_ceph-1.2.3.data/data/share/trove-ceph/ansible'
+        for name in ('hci-facts.yml', 'library/hci_host_facts.py'):
+            self.assertIn(f'{folder}/{name}', self.names)
+
     def test_declares_the_dependencies_of_the_benchmark(self):
         metadata = (self.unpacked / 'trove_ceph-1.2.3.dist-info' / 'METADATA').read_text()
         self.assertIn('\nProvides-Extra: bench\n', metadata)

@@ -134,6 +134,12 @@ def _is_same(path: Path, file: File) -> bool:
 
 
 def _left(directory: Path, paths: set[PurePosixPath]) -> list[str]:
-    found = sorted(path for path in directory.rglob('*') if path.is_file())
+    """Return the files of earlier runs in the folders of these paths; nothing else is looked at."""
+    folders = sorted({path.parts[0] for path in paths if len(path.parts) > 1})
+    found = sorted(path for one in folders for path in (directory / one).rglob('*'))
     relative = [(path, PurePosixPath(path.relative_to(directory))) for path in found]
-    return [str(name) for path, name in relative if name not in paths and _is_marked(path)]
+    return [
+        str(name)
+        for path, name in relative
+        if name not in paths and path.is_file() and _is_marked(path)
+    ]

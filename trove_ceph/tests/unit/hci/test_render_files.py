@@ -68,9 +68,9 @@ class WriteTestCase(base.BaseTestCase):
         self.assertNotIn('new', target.read_text())
 
     def test_names_what_is_left_over(self):
-        files.write(self.directory, [file('hosts/gone/a'), file('b')])
-        (self.directory / 'notes').write_text('mine\n')
-        result = files.write(self.directory, [file('b')])
+        files.write(self.directory, [file('hosts/gone/a'), file('hosts/here/a'), file('b')])
+        (self.directory / 'hosts/notes').write_text('mine\n')
+        result = files.write(self.directory, [file('hosts/here/a')])
         self.assertEqual(('hosts/gone/a',), result.left)
         self.assertIn('hosts/gone/a', self._content())
 

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trove_ceph import exceptions
 from trove_ceph.host import commands, rbd_pool
 from trove_ceph.tiers import crush
 from trove_ceph_bench import model
 
 _CONNECT_TIMEOUT_SEC = 15
+#: ``ceph config-key set trove-ceph-bench/NAME TEXT`` notes a fact that Ceph does not know.
+NOTES = 'trove-ceph-bench/'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +82,17 @@ class CephFacts:
                 'options': pool.image_options(image.name),
             },
             'pools': [self._describe_pool(name) for name in pools],
+            'notes': self._notes(),
         }
+
+    def _notes(self) -> list[str]:
+        """Return what the operator noted about the cluster, under keys of this prefix."""
+        try:
+            found = self._ceph('config-key', 'dump', NOTES)
+        except exceptions.StorageCommandError:
+            # Only administrators may read keys.
+            return []
+        return [found[key] for key in sorted(found)]
 
     def pool_usage(self, name: str) -> PoolUsage:
         """Return how full a pool and its OSDs are."""

@@ -48,6 +48,14 @@ def build_parser():
     _add_create(verbs)
     run = verbs.add_parser('run', help='become one daemon, in the foreground (for a supervisor)')
     run.add_argument('daemon', metavar='mon.a|mgr.x|osd.N')
+    run.add_argument(
+        '--device-iops',
+        type=_positive,
+        default=0,
+        metavar='N',
+        help="limit an OSD's device to N reads and N writes per second, as a slow disk; default: "
+        'no limit',
+    )
     run.set_defaults(act=_run)
     start = verbs.add_parser('start', help='start every daemon; returns when all OSDs are active')
     start.add_argument('--timeout', type=int, default=60, metavar='SEC')
@@ -139,7 +147,7 @@ def _create(arguments, paths, report):
 
 
 def _run(arguments, paths, report):
-    daemons.execute(paths.get(), paths, arguments.daemon)
+    daemons.execute(paths.get(), paths, arguments.daemon, arguments.device_iops)
     return 1
 
 

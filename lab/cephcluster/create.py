@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from cephcluster import conf, daemons, kernel, keys, layout, loop, monitor
+from cephcluster import conf, daemons, kernel, keys, layout, loop, monitor, throttle
 from cephcluster.errors import ClusterError, DaemonError, UsageError
 
 PROGRAMS = ('ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'losetup')
@@ -82,6 +82,7 @@ def remove(paths, settings):
     daemons.stop(settings, grace_sec=5)
     for name in layout.osd_names(settings):
         loop.detach_all(paths.backing_file(name))
+        throttle.ensure_no_limit(settings, name)
     paths.remove_data(settings)
 
 

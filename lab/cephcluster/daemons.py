@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from cephcluster import layout, loop
+from cephcluster import layout, loop, throttle
 from cephcluster.errors import DaemonError, UsageError
 
 PROC = Path('/proc')
@@ -140,10 +140,12 @@ def prepare(settings, paths, name):
             link.symlink_to(device)
 
 
-def execute(settings, paths, name):
+def execute(settings, paths, name, device_iops=0):
     """Replace this process by the daemon, in the foreground; return only by an exception.
 
-    :raises UsageError: the cluster has no such daemon.
+    :param device_iops: the most reads, and the most writes, per second on an OSD's device; 0: no
+        limit.
+    :raises UsageError: the cluster has no such daemon, or the limit cannot be set.
     :raises DaemonError: the daemon is running already.
     """
     if name not in layout.daemon_names(settings):
@@ -151,7 +153,12 @@ def execute(settings, paths, name):
         raise UsageError(f'no daemon {name} in this cluster; it has {known}')
     if running := find(settings, name):
         raise DaemonError(f'{name} runs already, as pid {running[0].pid}')
+    if device_iops and not name.startswith('osd.'):
+        raise UsageError(f'{name} has no device; --device-iops is for an OSD')
     prepare(settings, paths, name)
+    throttle.ensure_no_limit(settings, name)
+    if device_iops:
+        throttle.limit(settings, name, paths.daemon_dir(name) / 'block', device_iops)
     arguments = [*command(settings, name), '-f']
     os.execvpe(arguments[0], arguments, environment())
 

@@ -16,6 +16,7 @@ _BOUNDS = {
     'osds_nvme': (1, 16),
     'osds_hdd': (1, 16),
     'osd_gib': (4, 4096),
+    'hdd_iops': (0, 100000),
     'cinder_volume_services': (1, 3),
     'warm_guests': (0, 8),
     'second_compute': (0, 1),

@@ -164,6 +164,10 @@ def _notes(
             f'published load, and as much memory where the plan sets it; published absolute '
             f'figures are of the full size.',
         )
+    noted = dict.fromkeys(text for cell in loads for text in _cluster_notes(cell))
+    for text in noted:
+        members = [cell for cell in loads if text in _cluster_notes(cell)]
+        yield Caveat('note', f'The cluster is changed for tests: {text}.', members)
     counts = [len(cell.counted) for cell in found]
     if counts and 1 < min(counts) < FULL_REPEATS:
         yield Caveat(
@@ -171,6 +175,16 @@ def _notes(
         )
     if any(cell.estimate('gap_max_ms') is None for cell in found):
         yield Caveat('note', 'Some runs had no committer: their stalls are unknown.')
+
+
+def _cluster_notes(cell: result_groups.Cell) -> list[str]:
+    """Return the operator's notes on the clusters of a cell."""
+    found: dict[str, None] = {}
+    for run in cell.runs.values():
+        targets = run.disclosure.get('targets') or {'': run.disclosure.get('target') or {}}
+        for target in targets.values():
+            found |= dict.fromkeys((target.get('ceph') or {}).get('notes') or ())
+    return list(found)
 
 
 def _any(cell: result_groups.Cell, condition: Callable[[Mapping[str, Any]], bool]) -> bool:

@@ -3,6 +3,7 @@ import json
 
 from oslotest import base
 
+from trove_ceph import exceptions
 from trove_ceph_bench import ceph_facts, model
 
 RULES = [
@@ -34,6 +35,7 @@ class FakeCluster:
             pool('volumes', 1),
             pool('capacity', 2, erasure_code_profile='k2m1'),
         ]
+        self.notes = {'trove-ceph-bench/hdd': 'slow'}
         self.images = {'volumes': ['one'], 'capacity': []}
         self.info = {'size': 2**30, 'object_size': 2**22, 'features': ['layering']}
 
@@ -54,6 +56,7 @@ class FakeCluster:
                     for one in self.pools
                 ]
             },
+            ('config-key', 'dump', 'trove-ceph-bench/'): self.notes,
             ('osd', 'dump'): {'nearfull_ratio': 0.85, 'full_ratio': 0.95},
             ('pg', 'ls-by-pool', 'volumes'): {'pg_stats': [{'acting': [0, 1]}, {'acting': [1, 0]}]},
             ('osd', 'df'): {
@@ -115,6 +118,20 @@ class CephFactsTest(base.BaseTestCase):
         self.assertEqual(['volumes', 'capacity'], [one['name'] for one in found['pools']])
         self.assertEqual('k2m1', found['pools'][1]['erasure_code_profile'])
         self.assertIsNone(found['pools'][1]['crush_rule']['device_class'])
+
+    def test_notes_of_the_operator(self):
+        image = model.Image('volumes', 'one', '/c', 'bench')
+        self.assertEqual(['slow'], self.facts.describe(image)['notes'])
+
+    def test_a_user_that_may_not_read_notes(self):
+        def run(*arguments):
+            if 'config-key' in arguments:
+                raise exceptions.StorageCommandError('Error EACCES: access denied')
+            return self.cluster(*arguments)
+
+        facts = ceph_facts.CephFacts('/c', 'bench', run=run)
+        found = facts.describe(model.Image('volumes', 'one', '/c', 'bench'))
+        self.assertEqual(([], {'nvme': 2}), (found['notes'], found['osds']))
 
     def test_usage_of_a_pool_counts_its_own_osds_only(self):
         usage = self.facts.pool_usage('volumes')

@@ -191,6 +191,29 @@ class DaemonsTest(HostTestCase):
         error = self.assertRaises(UsageError, daemons.execute, self.settings, self.paths, 'osd.2')
         self.assertIn('it has mon.a, mgr.x, osd.0, osd.1', str(error))
 
+    def _execute(self, name, **options):
+        with (
+            mock.patch('os.execvpe') as exec_,
+            mock.patch('cephcluster.throttle.limit') as limit,
+            mock.patch('cephcluster.loop.ensure_attached', return_value='/dev/loop9'),
+        ):
+            self.paths.daemon_dir(name).mkdir(parents=True)
+            daemons.execute(self.settings, self.paths, name, **options)
+        self.assertEqual(['-i', name.partition('.')[2]], exec_.call_args.args[1][1:3])
+        return limit
+
+    def test_an_osd_is_limited_before_it_runs(self):
+        limit = self._execute('osd.1', device_iops=150)
+        block = self.paths.daemon_dir('osd.1') / 'block'
+        limit.assert_called_once_with(self.settings, 'osd.1', block, 150)
+
+    def test_no_limit_by_default(self):
+        self._execute('osd.0').assert_not_called()
+
+    def test_refuses_to_limit_a_daemon_without_a_device(self):
+        error = self.assertRaises(UsageError, self._execute, 'mon.a', device_iops=150)
+        self.assertIn('mon.a has no device', str(error))
+
     def test_query_of_a_silent_admin_socket_returns_none(self):
         self.assertIsNone(daemons.query(self.paths, 'osd.0', 'status'))
 
@@ -279,6 +302,12 @@ class CommandLineTest(HostTestCase):
         )
         self.assertEqual([('nvme', 'nvme'), ('hdd',)], arguments.osd)
         self.assertEqual((3300, 6789), arguments.mon_ports)
+
+    def test_limit_of_a_device(self):
+        parser = cli.build_parser()
+        run = ['--root', '/r', 'run', 'osd.3']
+        self.assertEqual(0, parser.parse_args(run).device_iops)
+        self.assertEqual(150, parser.parse_args([*run, '--device-iops', '150']).device_iops)
 
     def test_status_without_a_cluster_fails(self):
         with mock.patch('sys.stderr', new=io.StringIO()) as stderr:

@@ -122,6 +122,10 @@ class WrongValueTest(SettingsTestCase):
         self.assertEqual('osds_nvme: must be 1 to 16, got 17', self._refused(OSDS_NVME='17'))
         self.assertEqual('osds_hdd: must be 1 to 16, got 0', self._refused(OSDS_HDD='0'))
 
+    def test_the_slow_class_is_opt_in(self):
+        self.assertEqual(0, self._load().values['hdd_iops'])
+        self.assertEqual(150, self._load(HDD_IOPS='150').values['hdd_iops'])
+
     def test_refuses_paths_that_must_not_be_removed(self):
         # Cleaning removes the directory and all below it.
         for path in ('/', '/opt', 'relative/path', '', '/opt/..', '/opt/lab/../..'):

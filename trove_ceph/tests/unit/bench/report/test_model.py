@@ -170,6 +170,34 @@ class ModelTest(base.BaseTestCase):
         self.assertIn('No measurements', found['caveats'][0]['text'])
 
 
+class NotesTest(base.BaseTestCase):
+    """Caveats that limit a report without weakening it."""
+
+    def _notes(self, disclosure, **dataset):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: x\n')
+        config = sample.load_config('ours')
+        config['dataset'] |= dataset
+        store.write(0, config, disclosure, sample.load_run(config, random.Random(0)))
+        return [each['text'] for each in model.build(store)['caveats'] if each['level'] == 'note']
+
+    def test_reduced_data(self):
+        disclosure = sample.disclosure('ours')
+        (text,) = [each for each in self._notes(disclosure, scale=0.001) if 'Reduced' in each]
+        self.assertIn('0.001 of the rows', text)
+        self.assertFalse(any('Reduced' in each for each in self._notes(disclosure)))
+
+    def test_notes_of_the_operator_on_the_cluster(self):
+        one = sample.disclosure('ours')
+        one['target']['ceph']['notes'] = ['each OSD of the class hdd is slow']
+        several = {'host': one['host'], 'targets': {'a': one['target'], 'b': {'ceph': None}}}
+        for disclosure in (one, several):
+            self.assertIn(
+                'The cluster is changed for tests: each OSD of the class hdd is slow.',
+                self._notes(disclosure),
+            )
+
+
 class CaveatsTest(base.BaseTestCase):
     def _caveats(self, *runs, roles=('baseline', 'subject', 'control'), repeats=2):
         """Return the warnings of a store, with some runs of the first repeat changed.

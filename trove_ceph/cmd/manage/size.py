@@ -42,9 +42,9 @@ _DATABASES, _CLUSTER = ('databases', 0), ('cluster',)
 _DEVICE = (*_CLUSTER, 'device')
 #: Options that replace values of the fleet file: name, path of the value, form, and meaning.
 _OPTIONS: tuple[tuple[str, ValuePath, str, str], ...] = (
-    ('--instances', (*_DATABASES, 'instances'), 'N', 'databases'),
+    ('--instances', (*_DATABASES, 'instances'), 'N', 'number of databases'),
     ('--size', (*_DATABASES, 'size'), 'SIZE', 'size of the volume of each, such as 100GiB'),
-    ('--iops', (*_DATABASES, 'iops'), 'N', 'operations per second of each'),
+    ('--iops', (*_DATABASES, 'iops'), 'N', 'operations per second that each needs'),
     ('--iops-per-gib', (*_DATABASES, 'iops_per_gib'), 'N', 'the same for each GiB'),
     ('--growth', ('growth_percent',), 'PERCENT', 'growth of data and IOPS each year'),
     ('--years', ('years',), 'N', 'years of growth'),
@@ -56,11 +56,21 @@ _OPTIONS: tuple[tuple[str, ValuePath, str, str], ...] = (
     ('--nodes-per-rack', (*_CLUSTER, 'nodes_per_rack'), 'N', 'servers in a rack'),
     ('--recovery-hours', (*_CLUSTER, 'recovery', 'hours'), 'H', 'wanted recovery time'),
     ('--device-class', (*_DEVICE, 'class'), 'CLASS', 'nvme, ssd or hdd'),
-    ('--device-size', (*_DEVICE, 'size'), 'SIZE', 'such as 3.84TB'),
+    ('--device-size', (*_DEVICE, 'size'), 'SIZE', 'size of a device, such as 3.84TB'),
     ('--device-iops', (*_DEVICE, 'iops'), 'N', 'operations per second of a device'),
-    ('--device-throughput', (*_DEVICE, 'throughput'), 'SIZE', 'bytes per second of a device'),
+    (
+        '--device-throughput',
+        (*_DEVICE, 'throughput'),
+        'SIZE',
+        'its bytes per second, such as 2GB',
+    ),
     ('--nodes', (*_CLUSTER, 'nodes'), 'N', 'servers, instead of computing them'),
-    ('--devices-per-node', (*_CLUSTER, 'devices_per_node'), 'N', 'devices, likewise'),
+    (
+        '--devices-per-node',
+        (*_CLUSTER, 'devices_per_node'),
+        'N',
+        'devices of a server, likewise',
+    ),
 )
 
 
@@ -78,13 +88,11 @@ class Size(base.Report):
         """Return the parser, with an option for each value that is often changed."""
         parser = super().get_parser(prog_name)
         parser.add_argument('--fleet', metavar='PATH', help='the fleet file')
+        values = parser.add_argument_group(
+            'values of the fleet', 'each replaces the value of the file; together they need none'
+        )
         for name, path, metavar, meaning in _OPTIONS:
-            parser.add_argument(
-                name,
-                dest='.'.join(map(str, path)),
-                metavar=metavar,
-                help=f'{meaning}; replaces the value of the file',
-            )
+            values.add_argument(name, dest='.'.join(map(str, path)), metavar=metavar, help=meaning)
         parser.add_argument(
             '--prices', metavar='PATH', help='a price table instead of the shipped one'
         )

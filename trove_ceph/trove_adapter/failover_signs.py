@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The signs of automatic failover that Trove's tables and Nova have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import novaclient.exceptions
@@ -85,6 +85,14 @@ class Servers:
         with replacement_servers.translated('listing the compute hosts'):
             services = self._client.services.list(binary='nova-compute')
         return {one.host: HostState(one.state == 'up', _disabled_because(one)) for one in services}
+
+    def list_on_host(self, host: str) -> Collection[str]:
+        """Return the ids of the servers of all projects on a host."""
+        with replacement_servers.translated(f'host {host}: listing its servers'):
+            found = self._client.servers.list(
+                detailed=False, search_opts={'host': host, 'all_tenants': 1}, limit=-1
+            )
+        return {one.id for one in found}
 
     def _find_stopper(self, server_id: str) -> str | None:
         """Return who stopped a server, as :attr:`.ServerState.stopped_by`.

@@ -2,14 +2,12 @@
 """``trove-ceph-manage gc``: list and remove orphans."""
 
 import argparse
-import contextlib
 import datetime
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import base, columns, options
+from trove_ceph.cmd.manage import base, columns, options, taskmanager
 
 if TYPE_CHECKING:
     from trove_ceph.gc import collector as gc_collector
@@ -95,7 +93,7 @@ class List(_OrphanCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the orphans with whether they can be removed."""
-        with _translated():
+        with taskmanager.translated():
             found = _collector(parsed_args).find()
         stays = [one.stays_because(parsed_args.include_unknown) for one in found]
         return self.show_orphans(
@@ -114,7 +112,7 @@ class Remove(_OrphanCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the orphans with what became of each."""
-        with _translated():
+        with taskmanager.translated():
             collector = _collector(parsed_args)
             found = collector.find()
             outcomes = [_remove(parsed_args, collector, one) for one in found]
@@ -129,7 +127,7 @@ def find_kinds(config_files: Sequence[str]) -> list[str]:
     :raises ServiceUnavailableError: the database, OpenStack or the storage service does not answer
     """
     age = datetime.timedelta(hours=DEFAULT_AGE_HOURS)
-    with _translated():
+    with taskmanager.translated():
         return [str(one.kind) for one in _make_collector(config_files, age).find()]
 
 
@@ -148,18 +146,6 @@ def _remove(
     return REMOVED
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Translate errors of Trove's database access."""
-    import oslo_db.exception
-    import sqlalchemy.exc
-
-    try:
-        yield
-    except (oslo_db.exception.DBError, sqlalchemy.exc.SQLAlchemyError) as error:
-        raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error
-
-
 def _collector(parsed_args: argparse.Namespace) -> 'gc_collector.Collector':
     age = datetime.timedelta(hours=parsed_args.min_age_hours)
     return _make_collector(parsed_args.config_file or options.trove_conf(), age)
@@ -168,12 +154,6 @@ def _collector(parsed_args: argparse.Namespace) -> 'gc_collector.Collector':
 def _make_collector(
     config_files: Sequence[str], min_age: datetime.timedelta
 ) -> 'gc_collector.Collector':
-    # Imported here: it loads much of OpenStack, and eventlet warns that it is deprecated.
-    warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
-    try:
+    with taskmanager.importing():
         from trove_ceph.gc import factory
-    except ModuleNotFoundError as error:
-        raise exceptions.ServiceUnavailableError(
-            f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
-        ) from error
     return factory.make_collector(config_files, min_age)

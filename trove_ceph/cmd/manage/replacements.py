@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage replacements``: list, show and end replacements of servers."""
+"""``trove-ceph-manage replacements``: list, show, end and request replacements of servers."""
 
 import argparse
 import contextlib
@@ -34,15 +34,20 @@ examples:
   Give a replacement up whose new server does not start MySQL, so that the tenant can repair the
   instance:
     trove-ceph-manage replacements end REPLACEMENT --reason "the agent does not start"
+
+  Show which databases are on a host, then move them to other hosts, one after the other:
+    trove-ceph-manage replacements move-host compute-3 --reason "new memory"
+    trove-ceph-manage replacements move-host compute-3 --reason "new memory" --yes
 """
 _ENDS = 'A taskmanager ends it within seconds.'
 
 
 class Group(base.Group):
-    """List, show and end replacements of servers.
+    """List, show and end replacements of servers, and move the databases off a host.
 
     A failover, or a resize to a warm guest, replaces the server of an instance. These commands read
-    and write trove_ceph's tables only; the taskmanagers do the work.
+    and write trove_ceph's tables only, but move-host, which also asks Nova; the taskmanagers do the
+    work.
     """
 
     examples = _EXAMPLES

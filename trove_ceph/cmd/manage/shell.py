@@ -38,6 +38,7 @@ COMMANDS = {
     'replacements': 'replacements:Group',
     'replacements end': 'replacements:End',
     'replacements list': 'replacements:List',
+    'replacements move-host': 'replacements_move:MoveHost',
     'replacements show': 'replacements:Show',
     'replicas': 'replicas:Group',
     'replicas flatten': 'replicas:Flatten',

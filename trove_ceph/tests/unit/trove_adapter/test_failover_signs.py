@@ -126,6 +126,16 @@ class ServersTest(base.BaseTestCase):
         found = self.show('ACTIVE', **{'OS-EXT-STS:task_state': 'rebooting', 'locked': True})
         self.assertEqual(('rebooting', True), (found.task_state, found.is_locked))
 
+    def test_servers_of_a_host(self):
+        path = '/servers?all_tenants=1&host=compute-3'
+        self.nova.answers[path] = (200, {'servers': [{'id': 'a'}, {'id': 'b'}]})
+        self.nova.answers[f'{path}&marker=b'] = (200, {'servers': []})
+        self.assertEqual({'a', 'b'}, self.servers.list_on_host('compute-3'))
+        self.nova.answers.clear()
+        self.assertRaises(
+            exceptions.ServiceUnavailableError, self.servers.list_on_host, 'compute-3'
+        )
+
     def test_who_stopped_a_server(self):
         for actions, expected in (
             ([('stop', None), ('create', 'trove')], ''),

@@ -55,6 +55,7 @@ from trove_ceph.taskmanager import (
 from trove_ceph.trove_adapter import (
     backup_api,
     instance_creation,
+    notifications,
     service_context,
     trove_db,
 )
@@ -87,6 +88,7 @@ class Manager(manager.Manager):
         guest_factory.pools(CONF)
         storage_transport.check(CONF)
         self._metrics = metrics_exporter.MetricsExporter(CONF)
+        self._notifications = notifications.Notifications(CONF)
         super().__init__()
         # Created at first use, since the services need not be up when this process starts. Not
         # properties, since Trove's profiler reads all properties at the start.
@@ -355,6 +357,7 @@ class Manager(manager.Manager):
 
     def _start_threads(self) -> None:
         self._metrics.start()
+        self._notifications.start()
         self._deps().heartbeat.start()
         self._background.start()
         self._guest_background.start()

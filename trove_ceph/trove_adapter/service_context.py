@@ -9,7 +9,7 @@ from trove.common import context as trove_context
 CONF = cfg.CONF
 
 
-def of_project(project_id: str) -> Any:
+def of_project(project_id: str | None) -> Any:
     """Return a context without a tenant's request that may load and delete a tenant's instances.
 
     Trove's own context of its administrator may not.

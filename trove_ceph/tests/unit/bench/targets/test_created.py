@@ -67,6 +67,23 @@ def fleet_member(name='bench-fleet-3', **more):
     return fake_cloud.instance(name, **facts | more)
 
 
+def start_with(*more, **script):
+    """Return Trove's instances: one of a tenant, and more."""
+    source = fleet_member('shop', flavor={'id': 'small'}, volume={'size': 2})
+    source.addresses[0]['network'] = 'net-1'
+    return Instances([source, *more], **script)
+
+
+def fake_trove():
+    flavors = [
+        fake_cloud.resource(id='small', name='db.small', ram=1024, vcpus=1),
+        fake_cloud.resource(id='big', name='db.hci', ram=8192, vcpus=4),
+    ]
+    return fake_cloud.resource(
+        instances=start_with(), flavors=fake_cloud.resource(list=lambda: flavors)
+    )
+
+
 class CreatedTargetTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -75,20 +92,7 @@ class CreatedTargetTest(base.BaseTestCase):
         )
         self.notes = []
         self.inner = fakes.Target('bench-fleet-3', self.notes)
-        self.trove = fake_cloud.resource(
-            instances=self.start_with(),
-            flavors=fake_cloud.resource(
-                list=lambda: [
-                    fake_cloud.resource(id='small', name='db.small', ram=1024, vcpus=1),
-                    fake_cloud.resource(id='big', name='db.hci', ram=8192, vcpus=4),
-                ]
-            ),
-        )
-
-    def start_with(self, *more, **script):
-        source = fleet_member('shop', flavor={'id': 'small'}, volume={'size': 2})
-        source.addresses[0]['network'] = 'net-1'
-        return Instances([source, *more], **script)
+        self.trove = fake_trove()
 
     def target(self, **changes):
         spec = SPEC | {'create': SPEC['create'] | changes}
@@ -131,7 +135,7 @@ class CreatedTargetTest(base.BaseTestCase):
         self.assertEqual([], self.trove.instances.requests)
 
     def test_reuses_an_equal_instance_of_a_killed_run(self):
-        self.trove.instances = self.start_with(fleet_member())
+        self.trove.instances = start_with(fleet_member())
         with self.target():
             self.assertEqual([], self.trove.instances.requests)
         self.assertEqual(['shop'], self.names())
@@ -144,13 +148,13 @@ class CreatedTargetTest(base.BaseTestCase):
             {'status': 'ERROR'},
             {'operating_status': 'FAILED'},
         ):
-            self.trove.instances = self.start_with(fleet_member(id='old', **other))
+            self.trove.instances = start_with(fleet_member(id='old', **other))
             with self.target():
                 self.assertEqual(['old'], self.trove.instances.deleted)
                 self.assertEqual(1, len(self.trove.instances.requests))
 
     def test_a_failed_creation_is_removed(self):
-        self.trove.instances = self.start_with(fails=True)
+        self.trove.instances = start_with(fails=True)
         error = self.assertRaises(UNAVAILABLE, self.target().__enter__)
         self.assertIn('is ERROR', str(error))
         self.assertEqual(['shop'], self.names())

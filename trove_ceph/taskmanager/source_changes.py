@@ -19,7 +19,7 @@ from trove_ceph.db import claims, heartbeat, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.backup.claimed import Guarded
-from trove_ceph.strategies.replication import detachment, group
+from trove_ceph.strategies.replication import detachment, group, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
@@ -163,11 +163,16 @@ class SourceChanges:
         deadline = self._deps.deadline(_PROMOTION_SEC)
         while self._store.find_role(replica_id) is Role.PROMOTE_REPLICA:
             if not deadline.pause(_POLL_SEC):
-                LOG.warning('Replica %s: is deleted while it is promoted', replica_id)
                 break
         replica = self._deps.rows.find(replica_id)
-        if replica is not None:
-            detachment.forget(self._deps, replica)
+        if replica is None:
+            return
+        source_id = replica.source_id
+        if source_id and self._store.find_role(replica_id) is Role.PROMOTE_REPLICA:
+            # An ejection goes on with the other replicas.
+            if self._store.find_role(source_id) is not Role.EJECT_SOURCE:
+                self._abandon(replica, source_id)
+        detachment.forget(self._deps, replica)
 
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
@@ -200,6 +205,44 @@ class SourceChanges:
                     return
             promotion = Promotion(deps, candidate, source, replicas, is_resumed)
             self._run(promotion, claim, replica_id)
+
+    def _abandon(self, candidate: Member, source_id: str) -> None:
+        """Have a source go on whose promoted replica is deleted before the promotion has ended.
+
+        Trove's row of a deleted instance names no source, so a resumption would come too late. What
+        does not answer is left read-only, and named in the log; it does not delay the deletion.
+        """
+        candidate_id = candidate.instance_id
+        LOG.warning('Replica %s: is deleted while it is promoted', candidate_id)
+        try:
+            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+                deps = self._guarded(claim)
+                members = [one for one in self._members(source_id) if one != candidate]
+                group.end_tasks(deps, members)
+                with _answers_needed(f'source {source_id}: may be read-only'):
+                    self._stop_candidate(deps, candidate)
+                    if deps.agents.status(source_id).is_replica:
+                        deps.agents.detach(source_id)
+                    self._restore_writes(deps, source_id)
+                    # Our table is written before that of Trove.
+                    deps.replicas.promote(candidate_id, source_id, keeps_source=False)
+                for source in [one for one in members if one.instance_id == source_id]:
+                    others = [one for one in members if one != source]
+                    again = new_source.NewSource(deps, source)
+                    again.attach(others)
+                    again.renew(others)
+        except (exceptions.SourceNotChangedError, exceptions.OperationUnfinishedError) as error:
+            LOG.error('Source %s: does not go on yet: %s', source_id, error)
+
+    @staticmethod
+    def _stop_candidate(deps: SourceDependencies, candidate: Member) -> None:
+        """Return when a replica that is being deleted accepts no writes."""
+        try:
+            if deps.agents.status(candidate.instance_id).accepts_writes:
+                deps.agents.make_read_only(candidate.instance_id, True)
+        except exceptions.GuestUnavailableError:
+            if candidate.server_id is not None:
+                deps.stop_server(candidate.server_id)
 
     def _is_begun(self, source_id: str, replica_id: str) -> bool:
         """Return whether a promotion may have changed something.

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replica is deleted after a taskmanager died in an operation on it, at each of its requests."""
+
+import contextlib
+import itertools
+
+from oslotest import base
+
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
+from trove_ceph.tests.unit.strategies.world import Strike
+
+
+class DeletionTest(base.BaseTestCase):
+    """The operation is one on replica ``one``."""
+
+    def at_each_request(self, make_world, start, least, check, recovers_first):
+        """Kill a taskmanager at each request, delete the replica, and have others continue.
+
+        :param recovers_first: others continue while the deletion has only begun
+        """
+        for number in itertools.count():
+            world, strike = make_world(), Strike(number, after=True)
+            with contextlib.suppress(interruption.Kill):
+                start(world.changes(strike)[0])
+            if not strike.struck:
+                self.assertGreater(number, least)
+                return
+            try:
+                self.delete(world, 'one', recovers_first)
+                world.recover()
+                check(world)
+            except Exception as error:
+                error.add_note(f'at request {number}: {world.tasks}, {world.sources}')
+                raise
+
+    def delete(self, world, name, recovers_first):
+        world.tasks[name] = 'DELETING'
+        if recovers_first:
+            world.recover()
+        world.changes(worker='deletion')[0].forget(name)
+        world.servers[name].is_down = True
+        world.deleted.add(name)
+        del world.tasks[name]
+        # Its own commits end with it.
+        world.acknowledged = world.acknowledged - world.servers[name].executed
+
+    def check_rest(self, world):
+        """Check that the others work as before, and that nothing is left of the replica."""
+        self.assertEqual([], world.broken)
+        self.assertEqual({}, world.store.rows)
+        self.assertNotIn('one', world.table)
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertEqual([SOURCE], world.writers())
+        self.assertEqual((None, SOURCE), (world.sources[SOURCE], world.sources['two']))
+        self.assertEqual({'two': SOURCE}, world.table)
+        if 'two' not in world.renewed:
+            world.live()
+            self.assertEqual(SOURCE, world.servers['two'].source_id)
+
+    def make_promotion(self):
+        world = World()
+        world.request('PROMOTING')
+        return world
+
+    def check_promotion(self, world):
+        if world.sources['one'] is None:
+            # It was the source already, and is deleted as such.
+            self.assertEqual({}, world.store.rows)
+            return
+        self.check_rest(world)
+
+    def test_promotion(self):
+        for recovers_first in (False, True):
+            self.at_each_request(
+                self.make_promotion,
+                lambda changes: changes.promote('one'),
+                30,
+                self.check_promotion,
+                recovers_first,
+            )
+
+    def test_source_that_does_not_answer_does_not_delay_the_deletion(self):
+        def delete(number):
+            world, strike = self.make_promotion(), Strike(number, after=True)
+            with contextlib.suppress(interruption.Kill):
+                world.changes(strike)[0].promote('one')
+            world.servers[SOURCE].is_silent = True
+            self.delete(world, 'one', recovers_first=False)
+            world.servers[SOURCE].is_silent = False
+            world.recover()
+            return world
+
+        for number in range(30):
+            world = delete(number)
+            self.assertEqual(({}, {'NONE'}), (world.store.rows, set(world.tasks.values())))
+
+    def make_detachment(self):
+        world = World()
+        world.may_have_two_writers = True
+        world.request('DETACHING', 'one')
+        return world
+
+    def test_detachment(self):
+        for recovers_first in (False, True):
+            self.at_each_request(
+                self.make_detachment,
+                lambda changes: changes.detach('one'),
+                12,
+                self.check_rest,
+                recovers_first,
+            )
+
+    def make_ejection(self):
+        world = World()
+        world.live()
+        world.servers[SOURCE].is_down = True
+        world.request('EJECTING')
+        return world
+
+    def check_ejection(self, world):
+        self.assertEqual([], world.broken)
+        self.assertEqual({}, world.store.rows)
+        self.assertFalse({'EJECTING', 'PROMOTING'} & set(world.tasks.values()))
+        if world.sources['two'] == SOURCE:
+            # The tenant requests it again.
+            world.request('EJECTING', SOURCE, 'two')
+            world.changes(worker='again')[0].eject(SOURCE)
+        if world.sources['one'] is not None:
+            self.assertEqual((['two'], None), (world.writers(), world.sources['two']))
+
+    def test_ejection(self):
+        for recovers_first in (False, True):
+            self.at_each_request(
+                self.make_ejection,
+                lambda changes: changes.eject(SOURCE),
+                30,
+                self.check_ejection,
+                recovers_first,
+            )

@@ -32,6 +32,7 @@ class Operation(enum.StrEnum):
     GUEST_BIND = 'guest.bind'
     FAILOVER = 'failover'
     RESIZE = 'resize'
+    REBUILD = 'rebuild'
     REPLICA_CREATE = 'replica.create'
     REPLICA_REPROVISION = 'replica.reprovision'
     REPLICA_PROMOTE = 'replica.promote'

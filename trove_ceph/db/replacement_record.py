@@ -10,11 +10,17 @@ class ReplacementKind(enum.StrEnum):
     """Why an instance gets another server.
 
     A failover replaces a server that failed, or that must be given up. A resize replaces one that
-    works by one of another flavor.
+    works by one of another flavor, and a rebuild by one of the present guest image.
     """
 
     FAILOVER = 'failover'
     RESIZE = 'resize'
+    REBUILD = 'rebuild'
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the old server works: MySQL stops before the fence, and a warm guest is ready."""
+        return self is not ReplacementKind.FAILOVER
 
 
 class RequestedBy(enum.StrEnum):

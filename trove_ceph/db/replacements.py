@@ -28,7 +28,11 @@ from trove_ceph.db.trove_tasks import Task
 _Row = tables.ReplacementRow
 _IS_OPEN = _Row.state.in_([str(state) for state in OPEN])
 #: The task of an instance while its server is replaced. Trove's API has set that of a resize.
-_TASKS = {ReplacementKind.FAILOVER: Task.MIGRATING, ReplacementKind.RESIZE: Task.RESIZING}
+_TASKS = {
+    ReplacementKind.FAILOVER: Task.MIGRATING,
+    ReplacementKind.RESIZE: Task.RESIZING,
+    ReplacementKind.REBUILD: Task.BUILDING,
+}
 
 
 class ReplacementStore:

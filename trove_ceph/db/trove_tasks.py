@@ -28,6 +28,7 @@ class Task(enum.Enum):
 
     NONE = (0x01, 'No tasks for the instance.')
     RESIZING = (0x04, 'Resizing the instance.')
+    BUILDING = (0x05, 'The instance is building.')
     MIGRATING = (0x06, 'Migrating the instance.')
     RESTART_REQUIRED = (0x07, 'Instance requires a restart.')
 

@@ -43,7 +43,7 @@ _BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600
 _ENDS = (Phase.END, Phase.ERROR, Phase.INTERRUPTED)
 #: They start in one process and may end in another.
 _ACROSS_PROCESSES = (
-    *(Operation.FAILOVER, Operation.RESIZE, Operation.REPLICA_REPROVISION),
+    *(Operation.FAILOVER, Operation.RESIZE, Operation.REBUILD, Operation.REPLICA_REPROVISION),
     Operation.POLICY_RUN,
 )
 

@@ -18,6 +18,11 @@ from trove_ceph.tiers import tier_types
 LOG = logging.getLogger(__name__)
 
 _TASKS = {Role.CREATE_INSTANCE: 'BUILDING', Role.DELETE_INSTANCE: 'DELETING'}
+_TASKS_OF_REPLACEMENTS = {
+    ReplacementKind.FAILOVER: 'MIGRATING',
+    ReplacementKind.RESIZE: 'RESIZING',
+    ReplacementKind.REBUILD: 'BUILDING',
+}
 
 
 class ChangedReplicas:
@@ -80,8 +85,7 @@ class OtherTasks:
             return _TASKS[role]
         replacement = self._replacements.find_open(instance_id)
         if replacement is not None:
-            is_resize = replacement.kind is ReplacementKind.RESIZE
-            return 'RESIZING' if is_resize else 'MIGRATING'
+            return _TASKS_OF_REPLACEMENTS[replacement.kind]
         replica = self._replicas.find(instance_id)
         is_reprovisioning = replica is not None and replica.state.is_reprovisioning
         return 'MIGRATING' if is_reprovisioning else None

@@ -267,6 +267,11 @@ class Manager(manager.Manager):
         if not self._replacement_requests.resize(context, instance_id, old_flavor, new_flavor):
             super().resize_flavor(context, instance_id, old_flavor, new_flavor)
 
+    def rebuild(self, context, instance_id, image_id):
+        """Give an instance a server of another guest image, on a warm guest if one fits."""
+        if not self._replacement_requests.rebuild(instance_id, image_id):
+            super().rebuild(context, instance_id, image_id)
+
     def promote_to_replica_source(self, context, instance_id):
         """Make a replica the source, and the source its replica; nothing restarts."""
         if not self._source_requests.promote(context, instance_id):

@@ -62,13 +62,25 @@ class ReplacementRequests:
                 instance_flavor.notify_changed(context, instance_id, old_flavor, new_flavor)
         return True
 
+    def rebuild(self, instance_id: str, image_id: str) -> bool:
+        """Give an instance a server of its guest image, on a warm guest; do not wait for it."""
+        deps = self._find_deps(instance_id)
+        if deps is None or warm_resize.request_rebuild(deps, instance_id, image_id) is None:
+            return False
+        self._get_replacements().look_now()
+        return True
+
     def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
+        deps = self._find_deps(instance_id)
+        return None if deps is None else warm_resize.request(deps, instance_id, flavor_id)
+
+    def _find_deps(self, instance_id: str) -> ReplacementDependencies | None:
+        """Return the dependencies; None: no warm guest can become the server of an instance."""
         if not guest_factory.pools(self._conf) or not self._is_ours(instance_id):
             return None
         try:
-            deps = self._get_deps()
+            return self._get_deps()
         except Exception as error:
-            # Whatever it is, Trove can change the flavor without a warm guest.
+            # Whatever it is, Trove can change the server without a warm guest.
             LOG.warning('Warm guests are not used: %s', error)
             return None
-        return warm_resize.request(deps, instance_id, flavor_id)

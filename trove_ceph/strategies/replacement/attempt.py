@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 _OPERATIONS = {
     ReplacementKind.FAILOVER: operation_events.Operation.FAILOVER,
     ReplacementKind.RESIZE: operation_events.Operation.RESIZE,
+    ReplacementKind.REBUILD: operation_events.Operation.REBUILD,
 }
 _POLL_SEC = 1
 #: Nova keeps a deleted server for a while if the operator configured that; it does not run.

@@ -11,7 +11,11 @@ from trove_ceph.strategies.replacement.attempt import Attempt
 
 LOG = logging.getLogger(__name__)
 
-_OWN_TASKS = {ReplacementKind.FAILOVER: 'MIGRATING', ReplacementKind.RESIZE: 'RESIZING'}
+_OWN_TASKS = {
+    ReplacementKind.FAILOVER: 'MIGRATING',
+    ReplacementKind.RESIZE: 'RESIZING',
+    ReplacementKind.REBUILD: 'BUILDING',
+}
 
 
 class OldServer:
@@ -27,7 +31,7 @@ class OldServer:
         """
         record, deps = self._attempt.record, self._attempt.deps
         facts = self._attempt.find_instance()
-        is_forced = record.is_forced or record.kind is ReplacementKind.RESIZE
+        is_forced = record.is_forced or record.kind.is_planned
         reason = rules.why_not(facts, is_forced, deps.store.now(), _OWN_TASKS[record.kind])
         if reason is not None:
             raise exceptions.ReplacementRefusedError(reason)

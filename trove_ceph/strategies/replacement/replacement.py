@@ -17,7 +17,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord, ReplacementState
+from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
 from trove_ceph.operation_events import Phase
 from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
@@ -148,26 +148,22 @@ class Replacement:
         else:
             self._attempt.report(Phase.RETRY, type(error).__name__, text)
 
-    # A resize.
-
-    @property
-    def _is_resize(self) -> bool:
-        return self._attempt.record.kind is ReplacementKind.RESIZE
+    # A resize or a rebuild.
 
     def _stop(self) -> None:
-        if self._is_resize:
+        if self._attempt.record.kind.is_planned:
             self._new.claim_guest()
             self._attempt.deps.agents.stop_server(self._attempt.record.instance_id)
 
     def _undo_stop(self) -> None:
         record = self._attempt.record
         # A guest is claimed before MySQL is stopped.
-        if not self._is_resize or record.guest_id is None:
+        if not record.kind.is_planned or record.guest_id is None:
             return
         if record.state is not ReplacementState.REQUESTED:
             return
         self._attempt.deps.agents.restart_server(record.instance_id)
-        self._new.release_guest('the resize that claimed it was undone')
+        self._new.release_guest(f'the {record.kind} that claimed it was undone')
 
     # MySQL on the new server.
 

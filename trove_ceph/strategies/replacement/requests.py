@@ -16,6 +16,8 @@ from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The task that Trove's API sets before it requests a resize.
 RESIZE_TASK = 'RESIZING'
+#: The task that Trove's API sets before it requests a rebuild.
+REBUILD_TASK = 'BUILDING'
 
 
 def new_failover(
@@ -47,6 +49,24 @@ def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> 
     return _new(
         facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now, flavor_id=flavor_id
     )
+
+
+def new_rebuild(facts: InstanceFacts, image_id: str, now: datetime.datetime) -> ReplacementRecord:
+    """Return the record of a rebuild, to be requested with REBUILD_TASK as expected task.
+
+    :param image_id: the guest image, which must be that of the datastore version now
+    :param now: the time by the clock of the database
+    :raises ReplacementRefusedError: the server cannot be replaced, or its agent, which must stop
+        MySQL, does not work
+    """
+    _check(rules.why_not(facts, True, now, own_task=REBUILD_TASK))
+    if not rules.is_healthy(facts, now):
+        _check(
+            f'instance {facts.instance_id}: has the service status {facts.service_status}, or its '
+            'guest agent has not reported lately, so that MySQL cannot be stopped'
+        )
+    reason = f'rebuild on guest image {image_id}'
+    return _new(facts, ReplacementKind.REBUILD, RequestedBy.OPERATOR, reason, True, now)
 
 
 def _check(reason: str | None) -> None:

@@ -17,9 +17,9 @@ from trove_ceph.db.replacement_states import Event
 from trove_ceph.tests.unit.db import database, replacement_memory
 
 SECOND = datetime.timedelta(seconds=1)
-NONE, RESIZING, MIGRATING, RESTART_REQUIRED = (
+NONE, RESIZING, BUILDING, MIGRATING, RESTART_REQUIRED = (
     trove_tasks.Task[name].value[0]
-    for name in ('NONE', 'RESIZING', 'MIGRATING', 'RESTART_REQUIRED')
+    for name in ('NONE', 'RESIZING', 'BUILDING', 'MIGRATING', 'RESTART_REQUIRED')
 )
 DELETING = 2
 CLAIMANT = claims.Claimant('one')

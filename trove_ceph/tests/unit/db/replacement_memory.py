@@ -16,7 +16,11 @@ from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.roles import Role
 from trove_ceph.db.trove_tasks import Task
 
-_TASKS = {ReplacementKind.FAILOVER: Task.MIGRATING, ReplacementKind.RESIZE: Task.RESIZING}
+_TASKS = {
+    ReplacementKind.FAILOVER: Task.MIGRATING,
+    ReplacementKind.RESIZE: Task.RESIZING,
+    ReplacementKind.REBUILD: Task.BUILDING,
+}
 
 
 class MemoryTrove:

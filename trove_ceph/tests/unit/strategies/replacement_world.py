@@ -36,6 +36,7 @@ class World:
         replacement_helpers.NONE: 'NONE',
         replacement_helpers.MIGRATING: 'MIGRATING',
         replacement_helpers.RESIZING: 'RESIZING',
+        replacement_helpers.BUILDING: 'BUILDING',
         DELETING: 'DELETING',
     }
 
@@ -91,7 +92,11 @@ class World:
 
     def _request(self, kind):
         is_resize = kind is ReplacementKind.RESIZE
-        task = replacement_helpers.RESIZING if is_resize else replacement_helpers.NONE
+        task = {
+            ReplacementKind.FAILOVER: replacement_helpers.NONE,
+            ReplacementKind.RESIZE: replacement_helpers.RESIZING,
+            ReplacementKind.REBUILD: replacement_helpers.BUILDING,
+        }[kind]
         self.trove.add(INSTANCE, task)
         record = replacement_helpers.record(
             _REPLACEMENT,

@@ -123,6 +123,12 @@ class ResizeTest(ReplacementTestCase):
         world.check_completed()
         self.assertEqual(('large', 'host-1'), (world.flavor, record.new_host))
 
+    def test_guest_of_the_present_image_becomes_the_server(self):
+        world = self.make_world(ReplacementKind.REBUILD, guest_hosts=OTHER_HOST)
+        world.finish()
+        world.check_completed()
+        self.assertEqual('small', world.flavor)
+
     def test_without_a_guest_nothing_is_stopped(self):
         world = self.make_world(RESIZE)
         self.assertIn('no warm guest of flavor large', self.finish_failed())

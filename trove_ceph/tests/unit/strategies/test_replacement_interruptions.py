@@ -67,6 +67,11 @@ class FailoverFromDeadHostTest(ReplacementInterruptions, base.BaseTestCase):
         return world
 
 
+class RebuildTest(ReplacementInterruptions, base.BaseTestCase):
+    def make_world(self):
+        return replacement_world.World(ReplacementKind.REBUILD, guest_hosts=OTHER_HOST * 3)
+
+
 class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
     def make_world(self):
         return replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)

@@ -43,7 +43,9 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
             ('trove_ceph.taskmanager.replacement_factory.make_dependencies', lambda *_: self),
             ('trove_ceph.taskmanager.replacement_factory.make_replacements', lambda *_: self),
             ('trove_ceph.taskmanager.warm_resize.request', self.request),
+            ('trove_ceph.taskmanager.warm_resize.request_rebuild', self.request_rebuild),
             ('trove.rpc.get_notifier', lambda **_: notifier),
+            ('trove.taskmanager.manager.Manager.rebuild', self.stock('rebuild')),
             ('trove.taskmanager.manager.Manager.resize_flavor', self.stock('resize_flavor')),
             ('trove.taskmanager.manager.Manager.delete_instance', self.stock('delete_instance')),
             (tell, lambda *_: self.calls.append('notify_changed')),
@@ -79,6 +81,11 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
     def request(self, deps, instance_id, flavor_id):
         self.assertIs(self, deps)
         self.calls.append(f'request {flavor_id}')
+        return self.record
+
+    def request_rebuild(self, deps, instance_id, image_id):
+        self.assertIs(self, deps)
+        self.calls.append(f'request {image_id}')
         return self.record
 
     def look_now(self):
@@ -167,6 +174,17 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         )
         self.resize()
         self.assertEqual(['stock resize_flavor'], self.calls)
+
+    def test_rebuilds_on_a_warm_guest(self):
+        self.manager.rebuild(None, self.world.instance.id, 'image')
+        self.assertEqual(['request image', 'look_now'], self.calls)
+
+    def test_trove_rebuilds_what_no_warm_guest_can(self):
+        self.record = None
+        self.manager.rebuild(None, self.world.instance.id, 'image')
+        self.set_pools([])
+        self.manager.rebuild(None, self.world.instance.id, 'image')
+        self.assertEqual(['request image', 'stock rebuild', 'stock rebuild'], self.calls)
 
     # Deletion.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the flavor of an instance is changed on a warm guest, and when Trove changes it."""
 
+import dataclasses
 import types
 
 from trove_ceph import exceptions
@@ -66,6 +67,31 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
         # The first attempt notes what the new server needs, with the ports.
         self.assertIsNone(record.image_id)
         self.assertEqual([], self.retired)
+
+    def rebuild(self, image_id='image', **values):
+        self.trove.set('instance', task_id=replacement_helpers.BUILDING)
+        facts = {'task': 'BUILDING', 'agent_seen_at': self.store.now()}
+        self.facts = dataclasses.replace(FACTS, **facts | values)
+        return warm_resize.request_rebuild(self.deps, 'instance', image_id)
+
+    def test_requests_a_rebuild_with_a_claimed_guest(self):
+        record = self.rebuild()
+        self.assertEqual([('small', 'image', 'east', None)], self.claims)
+        self.assertEqual(
+            (ReplacementKind.REBUILD, 'small', 'rebuild on guest image image'),
+            (record.kind, record.flavor_id, record.reason),
+        )
+        self.assertEqual(replacement_helpers.BUILDING, self.trove.task('instance'))
+
+    def test_rebuild_on_an_image_that_no_guest_has(self):
+        self.assertIsNone(self.rebuild('another'))
+        self.assertEqual(([], []), (self.claims, self.store.list()))
+
+    def test_rebuild_of_a_server_that_does_not_work(self):
+        """Trove's rebuild repairs it, without its agent."""
+        for values in ({'agent_seen_at': None}, {'service_status': 'FAILED'}):
+            self.assertIsNone(self.rebuild(**values))
+            self.assertEqual(([], []), (self.claims, self.store.list()))
 
     def test_no_guest(self):
         self.guest = None

@@ -5,7 +5,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trove_ceph import exceptions
@@ -72,6 +72,19 @@ class _ReplicasCommand(base.Command):
         if isinstance(error, (exceptions.RecordError, exceptions.ReprovisioningRefusedError)):
             return base.ExitStatus.DIFFERS
         return super().status_of(error)
+
+    def request_each(
+        self, instance_ids: Sequence[str], request: 'Callable[[str], ReplicaRecord]'
+    ) -> 'Sequence[ReplicaRecord]':
+        """Make a request for each replica; return the replicas of those that are not refused."""
+        requested = []
+        for instance_id in instance_ids:
+            try:
+                requested.append(request(instance_id))
+            except (exceptions.RecordError, exceptions.ReprovisioningRefusedError) as error:
+                self.app.LOG.error('%s', error)
+                self.exit_status = base.ExitStatus.DIFFERS
+        return requested
 
 
 class List(_ReplicasCommand, base.Lister):
@@ -159,22 +172,14 @@ class Reprovision(_ReplicasCommand, base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return a row for each request that was made."""
-        requested = []
         with _store(parsed_args) as store:
             from trove_ceph.db.replica_record import Requester
 
             now = store.now()
-            for instance_id in parsed_args.instances:
-                try:
-                    requested.append(
-                        store.request(instance_id, Requester.OPERATOR, parsed_args.reason)
-                    )
-                except (
-                    exceptions.RecordError,
-                    exceptions.ReprovisioningRefusedError,
-                ) as error:
-                    self.app.LOG.error('%s', error)
-                    self.exit_status = base.ExitStatus.DIFFERS
+            requested = self.request_each(
+                parsed_args.instances,
+                lambda one: store.request(one, Requester.OPERATOR, parsed_args.reason),
+            )
         if requested:
             self.note(_STARTS)
         return _names(), [_values(one, now) for one in requested]
@@ -204,20 +209,15 @@ class Flatten(_ReplicasCommand, base.Lister):
         from trove_ceph.cinder import client
 
         cinder = client.Cinder.of_environment()
-        requested = []
+
+        def request(instance_id: str) -> 'ReplicaRecord':
+            record = _find(store, instance_id)
+            cinder.request_flatten(_volume_to_flatten(cinder, record))
+            return record
+
         with _store(parsed_args) as store:
             now = store.now()
-            for instance_id in parsed_args.instances:
-                try:
-                    record = _find(store, instance_id)
-                    cinder.request_flatten(_volume_to_flatten(cinder, record))
-                    requested.append(record)
-                except (
-                    exceptions.RecordError,
-                    exceptions.ReprovisioningRefusedError,
-                ) as error:
-                    self.app.LOG.error('%s', error)
-                    self.exit_status = base.ExitStatus.DIFFERS
+            requested = self.request_each(parsed_args.instances, request)
         if requested:
             self.note(_STARTS)
         return _names(), [_values(one, now) for one in requested]

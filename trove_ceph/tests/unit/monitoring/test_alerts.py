@@ -107,6 +107,11 @@ CASES = {
         {'replicas_not_replicating': '1x10 0 1x9'},
         18,
     ),
+    'ReplicaBlocked': (
+        {'replicas{state="blocked"}': '1', 'replicas{state="following"}': '5'},
+        {'replicas{state="blocked"}': '0', 'replicas{state="returning"}': '5'},
+        0,
+    ),
     'ReprovisioningFailed': (
         {'replica_reprovisionings_failed': '1'},
         {'replica_reprovisionings_failed': '0'},

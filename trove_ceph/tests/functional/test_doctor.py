@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor on a real cluster that is broken step by step, and on a real RabbitMQ."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import yaml
+
+from trove_ceph.doctor import bus, measurement
+from trove_ceph.storage_service import message_keys
+from trove_ceph.tests.functional import base, ceph, rabbitmq
+
+CONTENT = {
+    'tiers': {
+        'data': ceph.tier('data', 'ssd', 'data', 3, 16, min_size=2),
+        'replica': ceph.tier('replica', 'ssd', 'replica', 1, 8),
+    },
+    'users': {'client.cinder': {'role': 'cinder', 'exclusive': True}},
+}
+#: The checks that ask nothing but Ceph.
+CHECKS = (
+    *('health', 'monitors', 'monitor-clocks', 'ceph-version', 'clone-format', 'redundancy'),
+    *('fill', 'blocklist', 'pools', 'caps'),
+)
+TIMEOUT_SEC = 300
+
+
+class CephTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 3}, osd_gib=3)
+        self.addCleanup(self.cluster.try_tool, 'destroy')
+        self.cluster.create()
+        self.cluster.start()
+        self.cluster.apply(CONTENT)
+        self.cluster.mon_command('osd set-require-min-compat-client', version='mimic')
+
+    def _examine(self, *checks, content=CONTENT, conf=None):
+        """Return the exit status, and the findings that are not ok, by check and object."""
+        file = self.directory / 'doctor.yaml'
+        file.write_text(yaml.safe_dump(content))
+        command = [sys.executable, '-W', 'ignore', '-c', ceph.MANAGE, 'doctor', '-f', 'json']
+        command += ['--file', file, '--ceph-conf', conf or self.cluster.conf]
+        for name in checks or CHECKS:
+            command += ['--check', name]
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SEC, check=False
+        )
+        self.assertEqual('', result.stderr)
+        rows = json.loads(result.stdout)
+        self.assertEqual(set(checks or CHECKS), {row['check'] for row in rows})
+        # The worst findings come first, and the worst of an object counts here.
+        bad = [row for row in reversed(rows) if row['level'] != 'ok']
+        found = {(row['check'], row['object']): row for row in bad}
+        return result.returncode, found
+
+    def _examine_until(self, *wanted):
+        """Examine until the findings are there; the time limit of a test bounds the wait."""
+        while True:
+            _, found = self._examine()
+            if set(wanted) <= found.keys():
+                return found
+
+    def test_cluster_as_described_and_not(self):
+        # A cluster of a test has one monitor.
+        status, found = self._examine()
+        self.assertEqual((1, {('monitors', 'monitors')}), (status, found.keys()))
+
+        other = json.loads(json.dumps(CONTENT))
+        other['tiers']['data']['min_size'] = 1
+        other['tiers']['more'] = ceph.tier('vault', 'ssd', 'more', 2, 8)
+        other['users']['client.ours'] = {'role': 'storage'}
+        status, found = self._examine('pools', 'caps', content=other)
+        self.assertEqual(2, status)
+        self.assertEqual(
+            {
+                ('pools', 'pool data'): 'warning',
+                ('pools', 'pool more'): 'error',
+                # Its role applies to the new tier, too.
+                ('caps', 'cephx user client.cinder'): 'error',
+                ('caps', 'cephx user client.ours'): 'error',
+            },
+            {key: row['level'] for key, row in found.items()},
+        )
+
+        self.cluster.mon_command('osd pool set', pool='data', var='min_size', val='1')
+        self.cluster.mon_command(
+            'auth caps', entity='client.cinder', caps=['mon', 'profile rbd', 'osd', 'allow *']
+        )
+        status, found = self._examine('redundancy', 'caps')
+        self.assertEqual('min_size 1 of 3 copies', found['redundancy', 'pool data']['observed'])
+        self.assertIn('lacks caps', found['caps', 'cephx user client.cinder']['observed'])
+
+    def test_lost_osd(self):
+        osd = next(name for name in self.cluster.pids() if name.startswith('osd.'))
+        os.kill(self.cluster.pids()[osd], signal.SIGKILL)
+        found = self._examine_until(('health', 'OSD_DOWN'), ('redundancy', 'pool data'))
+        self.assertIn('undersized', found['redundancy', 'pool data']['observed'])
+
+    def test_unreachable_cluster(self):
+        conf = self.directory / 'nowhere.conf'
+        conf.write_text('[global]\nmon_host = 127.0.0.1:1\nkeyring = /dev/null\n')
+        status, found = self._examine('health', 'fill', conf=conf)
+        self.assertEqual(3, status)
+        self.assertEqual({('health', 'Ceph'), ('fill', 'Ceph')}, found.keys())
+
+    def test_measures_and_removes_its_image(self):
+        target = measurement.Target(str(self.cluster.conf), 'admin', 'data')
+        found = measurement.measure(target, 3, seconds=2, size_mib=64)
+        self.assertGreater(min(found.read_iops, found.write_iops), 0)
+        with self.cluster.pool('data') as context:
+            names = [item.key for item in context.list_objects()]
+        self.assertEqual([], [name for name in names if name.startswith(('rbd_id', 'rbd_data'))])
+
+
+class MessageBusTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.rabbit = self.useFixture(rabbitmq.RabbitMQ(self.directory))
+        message_keys.create(str(self.directory / 'keys.json'))
+        self.guest = self.directory / 'guest.conf'
+        self.guest.write_text(f'[DEFAULT]\ntransport_url = {self.rabbit.url("guest")}\n')
+
+    def _read(self, own):
+        file = self.directory / 'trove.conf'
+        file.write_text(
+            f'[DEFAULT]\ntransport_url = {self.rabbit.url("trove")}\nguest_config = {self.guest}\n'
+            f'[trove_ceph_storage]\ntransport_url = {own}\n'
+            f'key_file = {self.directory / "keys.json"}\n'
+        )
+        return bus.read([str(file)])
+
+    def test_guests_are_kept_out(self):
+        found = self._read(self.rabbit.url('caller'))
+        self.assertEqual(bus.BusFacts(None, str(self.guest), True, False), found)
+
+    def test_virtual_host_that_guests_enter(self):
+        """The doctor asks the broker, and does not believe a separate user."""
+        self.guest.write_text(f'[DEFAULT]\ntransport_url = {self.rabbit.url("storage")}\n')
+        self.assertIs(True, self._read(self.rabbit.url('caller')).enters)

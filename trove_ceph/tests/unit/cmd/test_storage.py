@@ -2,9 +2,11 @@
 """``trove-ceph-storage`` as a process, without Ceph, which it needs no sooner than it serves."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import fixtures
 from oslotest import base
@@ -25,7 +27,13 @@ def make(options, verification):
     made = cluster.Cluster(dict.fromkeys(pools.images, 2**30))
     return server.Service(backend.FakeBackend(made), lock_store.FakeLockStore(made), pools, options)
 
-sys.modules['trove_ceph.storage_service.factory'] = types.SimpleNamespace(make=make)
+def storage(options):
+    pools = server.find_pools(options)
+    return backend.FakeBackend(cluster.Cluster(dict.fromkeys(pools.images, 2**30)))
+
+sys.modules['trove_ceph.storage_service.factory'] = types.SimpleNamespace(
+    make=make, storage=storage
+)
 import trove_ceph.storage_service
 trove_ceph.storage_service.factory = sys.modules['trove_ceph.storage_service.factory']
 """
@@ -121,3 +129,22 @@ class StorageCommandTest(base.BaseTestCase):
             lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
             self.assertEqual(0, process.returncode, lines)
             self.assertIn('has stopped', lines[-1])
+
+    def test_it_exports_metrics(self):
+        section = ('[trove_ceph_metrics]', 'enabled = true', 'port = 0')
+        self.configure('pools = volumes,vault', *section)
+        process = self.start(RUN_ON_FAKE, '--config-file', self.config)
+        exported = None
+        for line in process.stdout:
+            exported = re.search(r'exported on 127\.0\.0\.1 port (\d+)', line)
+            if exported:
+                break
+        self.assertIsNotNone(exported)
+        url = f'http://127.0.0.1:{exported[1]}/metrics'
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SEC) as answer:
+            text = answer.read().decode()
+        self.assertIn('trove_ceph_operations_running{operation="storage.copy"} 0.0', text)
+        self.assertIn('trove_ceph_figures_up{source="cluster"}', text)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT_SEC)
+        self.assertEqual(0, process.returncode)

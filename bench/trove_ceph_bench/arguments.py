@@ -31,10 +31,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
     :raises SystemExit: help was requested, or the arguments are invalid
     """
-    return _parser().parse_args(arguments)
+    return make_parser().parse_args(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, with a parser for each command."""
     parser = argparse.ArgumentParser(
         prog='trove-ceph-bench',
         description=textwrap.fill(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, os.path.abspath('../../lab'))
+sys.path.insert(0, os.path.abspath('../../bench'))
 sys.path.insert(0, os.path.abspath('_ext'))
 
 project = 'trove_ceph'
@@ -16,6 +17,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
+    'command_reference',
     'doctor_checks',
     'host_settings',
     'alert_tables',
@@ -33,6 +35,17 @@ html_theme_options = {'show_other_versions': False}
 
 # SVG stays sharp at any size.
 graphviz_output_format = 'svg'
+
+# The manual page of each program, with its section: (page, program, summary, authors, section).
+man_pages = [
+    (f'reference/commands/{name}', name, summary, [], section)
+    for name, summary, section in (
+        ('trove-ceph-bench', 'measure MySQL servers and the operations on them', 1),
+        ('trove-ceph-guestagent', "bring the data volume into service, then be Trove's agent", 8),
+        ('trove-ceph-manage', 'manage databases on Ceph', 8),
+        ('trove-ceph-storage', 'serve what needs a Ceph key', 8),
+    )
+]
 
 pygments_style = 'native'
 autodoc_member_order = 'bysource'

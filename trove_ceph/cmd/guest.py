@@ -30,6 +30,22 @@ LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _WAIT_POLL_SEC = 0.2
+_DESCRIPTION = """\
+Bring the data volume of a database instance into service, then be Trove's guest agent. Runs in the
+guest, instead of trove-guestagent. A guest of a pool of warm guests first waits until it becomes an
+instance.
+
+All other arguments are those of trove-guestagent, such as --config-file, --config-dir and --debug.
+"""
+_EPILOG = """\
+examples:
+  trove-ceph-guestagent --config-dir=/etc/trove/conf.d
+  trove-ceph-guestagent --wait-for=/run/guest-configured --config-dir=/etc/trove/conf.d
+
+exit status:
+  1  the data volume cannot be used, or the guest got no instance; the agent was not started
+  2  the command line is wrong
+"""
 
 
 def prepare_volume() -> None:
@@ -97,9 +113,25 @@ def _load_and_wait(marker: str) -> tuple[float, float]:
     return loaded - started, time.monotonic() - loaded
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the agent's own arguments; Trove parses the others."""
+    parser = argparse.ArgumentParser(
+        prog='trove-ceph-guestagent',
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        '--wait-for',
+        metavar='FILE',
+        help='load all modules, then wait until this file exists before reading the configuration; '
+        'for images that start the agent before cloud-init has ended',
+    )
+    return parser
+
+
 def _take_wait_for(argv: list[str]) -> str | None:
     """Remove ``--wait-for`` from the command line, which Trove parses, and return its value."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument('--wait-for', metavar='FILE')
-    known, argv[1:] = parser.parse_known_args(argv[1:])
+    known, argv[1:] = make_parser().parse_known_args(argv[1:])
     return known.wait_for

@@ -61,6 +61,21 @@ def run(arguments: Sequence[str]) -> int:
     """Serve with these command line arguments; return the exit status."""
     # oslo.messaging has options that it registers with this one only.
     conf = cfg.CONF
+    parse(conf, arguments)
+    logging.setup(conf, PROG)
+    try:
+        return _serve(conf)
+    except (exceptions.TroveCephError, cfg.Error) as error:
+        LOG.error('Cannot serve: %s', error)
+        stdlib_logging.shutdown()
+        return 1
+
+
+def parse(conf: cfg.ConfigOpts, arguments: Sequence[str]) -> None:
+    """Register the options of the service, and read the command line and the files.
+
+    :raises SystemExit: help was requested, or the arguments are invalid
+    """
     logging.register_options(conf)
     storage_conf.register(conf)
     qos_conf.register(conf)
@@ -73,13 +88,6 @@ def run(arguments: Sequence[str]) -> int:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    logging.setup(conf, PROG)
-    try:
-        return _serve(conf)
-    except (exceptions.TroveCephError, cfg.Error) as error:
-        LOG.error('Cannot serve: %s', error)
-        stdlib_logging.shutdown()
-        return 1
 
 
 def listen_for_the_end() -> 'queue.SimpleQueue[int]':

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack, a second one, and their end."""
+
+import configparser
+import re
+import stat
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+from trove.common import cfg as trove_cfg
+
+from trove_ceph.conf import qos as qos_conf
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.storage_service import message_keys
+from trove_ceph.tests.unit import devstack
+from trove_ceph.tests.unit.devstack import CHECKOUT, TIERS, DevStackTestCase
+from trove_ceph.tiers import tiers_file
+from trove_ceph.tiers.tier_types import Purpose
+from trove_ceph_tempest_plugin import config as tempest_conf
+from trove_ceph_tempest_plugin import placement
+
+
+def _ini(path):
+    parser = configparser.ConfigParser(interpolation=None, default_section='')
+    parser.read(path)
+    return parser
+
+
+class StackTest(DevStackTestCase):
+    def setUp(self):
+        super().setUp()
+        self.local_conf |= {
+            'TROVE_CEPH_TIERS': TIERS,
+            'TROVE_CEPH_PROMISES': 'nvme:50:1000:8000 hdd:5:100:500',
+            'TROVE_CEPH_QUIESCE': 'ddl',
+        }
+        self.recorded = self.stack()
+
+    def parsed(self, path, *registers):
+        """Parse a file with the options of its service; an unknown option of ours is an error."""
+        conf = cfg.ConfigOpts()
+        for register in registers:
+            register(conf)
+        conf([], default_config_files=[str(path)])
+        return conf
+
+    def test_tiers_file(self):
+        tiers = tiers_file.load(str(self.conf_file('tiers.yaml'))).tiers
+        found = {name: (one.purpose, one.pool, one.copies) for name, one in tiers.items()}
+        self.assertEqual(
+            {
+                'nvme': (Purpose.DATA, 'db-nvme', 2),
+                'hdd': (Purpose.DATA, 'db-hdd', 2),
+                'copy': (Purpose.REPLICA, 'db-copy', 1),
+                'vault': (Purpose.VAULT, 'db-vault', 2),
+            },
+            found,
+        )
+        self.assertEqual('copy', tiers['nvme'].replicas_on)
+        self.assertEqual(8000, tiers['nvme'].iops.iops_cap)
+
+    def conf_file(self, name):
+        return self.root / 'etc' / 'trove-ceph' / name
+
+    def test_storage_service(self):
+        path = self.conf_file('trove-ceph-storage.conf')
+        conf = self.parsed(path, storage_conf.register, qos_conf.register)
+        section = conf.trove_ceph_storage
+        self.assertRegex(
+            section.transport_url,
+            r'^rabbit://trove-ceph-storage:[0-9a-f]{32}@192\.0\.2\.1:5672/trove-ceph$',
+        )
+        self.assertEqual('client.trove-ceph-storage', section.ceph_user)
+        self.assertEqual(2, section.job_threads)
+        self.assertTrue(conf.trove_ceph_qos.enabled)
+        self.assertEqual(['trove-ceph-qos'], conf.trove_ceph_qos.notification_topics)
+        loading.register_auth_conf_options(conf, 'trove_ceph_qos')
+        auth = loading.load_auth_from_conf_options(conf, 'trove_ceph_qos')
+        self.assertEqual('http://192.0.2.1/identity', auth.auth_url)
+        self.assertEqual(0o600, stat.S_IMODE(path.stat().st_mode))
+        self._all_known(path, conf, 'trove_ceph_storage')
+        # Both ends read this file, which must have a usable key.
+        message_keys.KeyFile(section.key_file).load()
+
+    def _all_known(self, path, conf, section):
+        for name in _ini(path)[section]:
+            conf[section][name]
+
+    def test_trove(self):
+        path = self.root / 'etc/trove/trove.conf'
+        conf = self.parsed(path, taskmanager_conf.register)
+        for option in trove_cfg.common_opts + trove_cfg.path_opts:
+            conf.register_opt(option)
+        conf.register_opts(trove_cfg.network_opts, 'network')
+        conf.register_opts(trove_cfg.mysql_opts, 'mysql')
+        self.assertEqual('ddl', conf.trove_ceph_backup.quiesce)
+        self.assertEqual('trove_ceph.taskmanager.manager.Manager', conf.taskmanager_manager)
+        self.assertEqual('nvme', conf.cinder_volume_type)
+        self.assertEqual('cinder', conf.storage_strategy)
+        self.assertFalse(conf.network.network_isolation)
+        for section in ('trove_ceph_backup', 'trove_ceph_storage', 'network', 'mysql'):
+            self._all_known(path, conf, section)
+        for name in _ini(path)['DEFAULT']:
+            if name != 'transport_url':  # of oslo.messaging
+                conf[name]
+
+    def test_users_are_apart(self):
+        urls = [
+            _ini(self.root / 'etc/trove/trove.conf')['DEFAULT']['transport_url'],
+            _ini(self.root / 'etc/trove/trove-guestagent.conf')['DEFAULT']['transport_url'],
+            _ini(self.root / 'etc/trove/trove.conf')['trove_ceph_storage']['transport_url'],
+            _ini(self.conf_file('trove-ceph-storage.conf'))['trove_ceph_storage']['transport_url'],
+        ]
+        parts = [re.fullmatch(r'rabbit://([^:]*):([^@]*)@.*:5672/(.*)', url) for url in urls]
+        self.assertEqual(
+            ['trove', 'trove-guest', 'trove-ceph-caller', 'trove-ceph-storage'],
+            [one[1] for one in parts],
+        )
+        self.assertEqual(4, len({one[2] for one in parts}))
+        self.assertEqual(['trove', 'trove', 'trove-ceph', 'trove-ceph'], [one[3] for one in parts])
+        self.assertIn('@192.0.2.254:', urls[1])
+
+    def test_permissions_are_those_of_the_document(self):
+        """Each documented rabbitmqctl command is run."""
+        text = (CHECKOUT / 'doc/source/admin/message-bus.rst').read_text()
+        commands = re.findall(r'# (rabbitmqctl (?:[^\n\\]|\\\n|\\.)*)', text)
+        self.assertEqual(9, len(commands))
+        for command in commands:
+            plain = ' '.join(command.replace('\\\n', ' ').replace("'", '').split())
+            self.assertIn(plain, self.recorded)
+
+    def test_cinder(self):
+        found = _ini(self.root / 'etc/cinder/cinder.conf')
+        for name in ('nvme', 'hdd', 'copy'):
+            self.assertEqual(f'db-{name}', found[name]['rbd_pool'])
+            self.assertEqual(name, found[name]['volume_backend_name'])
+        self.assertNotIn('vault', found)
+        self.assertEqual('messagingv2', found['oslo_messaging_notifications']['driver'])
+
+    def test_tempest(self):
+        path = self.root / 'etc/tempest.conf'
+
+        def register(conf):
+            conf.register_opts(tempest_conf.OPTS, group=tempest_conf.GROUP)
+
+        conf = self.parsed(path, register)
+        self._all_known(path, conf, 'trove_ceph')
+        self.assertEqual(['nvme', 'hdd'], conf.trove_ceph.volume_types)
+        expected = placement.parse(conf.trove_ceph.placement)
+        self.assertEqual('db-hdd', expected['hdd'].pool)
+        self.assertTrue(conf.trove_ceph.backups)
+        database = _ini(path)['database']
+        self.assertEqual('mysql:9.7.4', database['default_datastore_versions'])
+        self.assertEqual('id-of-m1.small', database['flavor_id'])
+
+    def test_datastore_version(self):
+        (call,) = [one for one in self.recorded if one.startswith('register_datastore.py')]
+        self.assertIn('--mysql-version=9.7.4', call)
+        self.assertIn('mysql/9/validation-rules.json', call)
+
+    def test_order(self):
+        """Trove uses the manager only after tables, types and the storage service exist."""
+        steps = [
+            'setup_develop ',
+            'trove-ceph-manage tiers apply --only ceph',
+            'trove-ceph-manage db sync',
+            'trove-ceph-manage tiers apply --only cinder',
+            'register_datastore.py',
+            'run_process trove-ceph-storage',
+            'trove-ceph-manage storage status',
+            f'iniset {self.root}/etc/trove/trove.conf DEFAULT taskmanager_manager trove_ceph.',
+            'restart_service devstack@tr-tmgr',
+        ]
+        found = [
+            next(index for index, call in enumerate(self.recorded) if call.startswith(step))
+            for step in steps
+        ]
+        self.assertEqual(sorted(found), found)
+
+    def test_second_stack_changes_nothing(self):
+        before = self.files()
+        again = self.stack()
+        self.assertEqual(before, self.files())
+        self.assertEqual([], [one for one in again if re.match(r'rabbitmqctl add_', one)])
+        self.assertEqual([], [one for one in again if 'keys create' in one])
+
+    def test_unstack_and_clean_leave_nothing(self):
+        self.assertEqual(0, self.run_phases('', mode='unstack').returncode)
+        self.assertIn('stop_process trove-ceph-storage', self.calls())
+        self.assertEqual([], list((self.root / 'state/bus').iterdir()))
+        manager = _ini(self.root / 'etc/trove/trove.conf')['DEFAULT']['taskmanager_manager']
+        self.assertEqual('trove.taskmanager.manager.Manager', manager)
+        cache = self.root / 'opt/data/trove-ceph/images/guest-1'
+        cache.mkdir(parents=True)
+        self.assertEqual(0, self.run_phases('', mode='clean').returncode)
+        self.assertFalse(self.conf_file('').exists())
+        self.assertFalse(cache.parent.exists())
+        self.assertEqual([], list((self.root / 'systemd').iterdir()))
+        self.assertFalse((self.root / 'etc/ceph/ceph.client.trove-ceph-storage.keyring').exists())
+        # On a host that was never stacked.
+        for mode in ('unstack', 'clean'):
+            ended = self.run_phases('', mode=mode)
+            self.assertEqual(0, ended.returncode, ended.stderr)
+
+
+class DefaultsTest(DevStackTestCase):
+    def test_one_osd_suffices(self):
+        self.stack()
+        tiers = tiers_file.load(str(self.conf / 'tiers.yaml')).tiers
+        self.assertEqual({1}, {one.copies for one in tiers.values()})
+        self.assertEqual({None}, {one.device_class for one in tiers.values()})
+        self.assertEqual('', _ini(self.root / 'etc/tempest.conf')['trove_ceph']['placement'])
+
+    def test_without_image(self):
+        self.local_conf['TROVE_CEPH_BUILD_IMAGE'] = 'False'
+        calls = self.stack()
+        self.assertEqual([], [one for one in calls if 'images-build' in one or 'image show' in one])
+
+    def test_back_ends_of_others_stay(self):
+        self.local_conf['CINDER_ENABLED_BACKENDS'] = 'lvm:lvmdriver-1'
+        ended = self.run_phases('pre-install', before='echo "$CINDER_ENABLED_BACKENDS"')
+        self.assertEqual('lvm:lvmdriver-1,trove_ceph:rbd,trove_ceph:replica', ended.stdout.strip())
+        self.assertEqual(0, ended.returncode, ended.stderr)
+
+    def test_series_of_mysql(self):
+        ended = self.run_phases(
+            'source', before=f'source {devstack.PLUGIN}/lib/guest; trove_ceph_mysql_series 8.4.6'
+        )
+        self.assertEqual('8.4\n', ended.stdout)

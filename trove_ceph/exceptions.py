@@ -227,6 +227,10 @@ class InvalidConfigurationError(TroveCephError):
     """A configuration file must be corrected; nothing is done."""
 
 
+class UnsupportedTroveError(TroveCephError):
+    """The installed Trove does not fit this release; the service is not started."""
+
+
 class StorageError(TroveCephError):
     """Ceph refused a request; an operator must correct the cause, such as missing caps."""
 

@@ -19,6 +19,7 @@ from trove_ceph.db import backups, replacements, replicas
 from trove_ceph.db import failover_policies as db_failover_policies
 from trove_ceph.db import policies as db_policies
 from trove_ceph.db import replication_policies as db_replication_policies
+from trove_ceph.trove_compat import check, hooks
 
 CONF = cfg.CONF
 
@@ -42,8 +43,7 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
         return '2026-11-21T00:00:00-00:00'
 
     def get_resources(self) -> list[extensions.ResourceExtension]:
-        # Not at import, when Trove has not read its configuration yet.
-        rules.register()
+        _prepare()
         taskmanager_conf.register(CONF)
         options = CONF.trove_ceph_backup
         records, policy_store = backups.BackupStore(), db_policies.PolicyStore()
@@ -82,7 +82,7 @@ class Failovers(extensions.ExtensionDescriptor):
         return '2026-11-23T00:00:00-00:00'
 
     def get_resources(self) -> list[extensions.ResourceExtension]:
-        rules.register()
+        _prepare()
         store = replacements.ReplacementStore()
         return [
             extensions.ResourceExtension(
@@ -116,7 +116,7 @@ class Replication(extensions.ExtensionDescriptor):
         return '2026-11-23T00:00:00-00:00'
 
     def get_resources(self) -> list[extensions.ResourceExtension]:
-        rules.register()
+        _prepare()
         replication_conf.register(CONF)
         taskmanager_conf.register(CONF)
         path = CONF.trove_ceph_backup.tiers_file
@@ -153,7 +153,7 @@ class InstanceDetails(extensions.ExtensionDescriptor):
         return '2026-11-24T00:00:00-00:00'
 
     def get_resources(self) -> list[extensions.ResourceExtension]:
-        rules.register()
+        _prepare()
         replication_conf.register(CONF)
         taskmanager_conf.register(CONF)
         controller = instance_details.InstanceDetailsController(
@@ -163,3 +163,9 @@ class InstanceDetails(extensions.ExtensionDescriptor):
             CONF.trove_ceph_backup.tiers_file,
         )
         return [extensions.ResourceExtension('{tenant_id}/instance_details', controller)]
+
+
+def _prepare() -> None:
+    # Not at import, when Trove has not read its configuration yet.
+    check.check(hooks.API)
+    rules.register()

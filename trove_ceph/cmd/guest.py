@@ -25,6 +25,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import guest_identity, manager, preload, waiting_guest
 from trove_ceph.host import filesystem
+from trove_ceph.trove_compat import check, hooks
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -92,6 +93,7 @@ def main() -> int | None:
     if waited:
         LOG.info('Loaded modules for %.1f s, then waited %.1f s for %s', *waited, marker)
     try:
+        check.check(hooks.GUEST)
         wait_for_instance()
         prepare_volume()
     except exceptions.TroveCephError as error:

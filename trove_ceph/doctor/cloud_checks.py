@@ -2,7 +2,6 @@
 """Checks of the services of OpenStack, of their configuration, and of the message bus."""
 
 import datetime
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trove_ceph.doctor import cloud_facts, remedies, settings
@@ -11,10 +10,10 @@ from trove_ceph.doctor.check import Check, System
 from trove_ceph.doctor.finding import Finding, error, unknown, warning
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.tiers import resources, show, tier_types
+from trove_ceph.trove_compat import window
 
 #: Requests to the storage service have a validity that bears this difference of clocks.
 MOST_SKEW_SEC = 30
-LEAST_TROVE, NEWEST_TROVE = 25, 26
 EXTENSIONS = ('trove_ceph_backups', 'trove_ceph_failovers', 'trove_ceph_replication')
 _COMMANDS = {'cinder': remedies.VOLUME_SERVICES, 'nova': remedies.COMPUTE_SERVICES}
 
@@ -90,9 +89,8 @@ def check_extensions(installed: Sequence[str]) -> Iterator[Finding]:
 
 def check_trove_version(version: str) -> Iterator[Finding]:
     """Yield a release of Trove whose private parts nobody has tested."""
-    found = re.match(r'\d+', version)
-    if found is None or not LEAST_TROVE <= int(found[0]) <= NEWEST_TROVE:
-        expected = f'{LEAST_TROVE} to {NEWEST_TROVE}'
+    if not window.includes(version):
+        expected = f'{window.LEAST} to {window.NEWEST}'
         yield error('Trove', version, expected, remedies.INSTALL_TROVE)
 
 
@@ -195,7 +193,7 @@ CHECKS = (
     Check(
         'trove-version',
         System.TROVE,
-        f'Trove {LEAST_TROVE} to {NEWEST_TROVE}',
+        f'Trove {window.LEAST} to {window.NEWEST}',
         lambda sources: sources.trove_version(),
         check_trove_version,
     ),

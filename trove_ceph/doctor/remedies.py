@@ -4,6 +4,8 @@
 They stand in one place, so that a test can hold each against the program that it names.
 """
 
+from trove_ceph.trove_compat import window
+
 CEPH_STATUS = 'ceph status'
 CEPH_HEALTH = 'ceph health detail'
 CEPH_VERSIONS = 'ceph versions'
@@ -45,6 +47,6 @@ UPDATE_VERSION = (
 PERMISSIONS = 'rabbitmqctl list_permissions -p trove-ceph'
 TRASH = 'rbd --pool {pool} trash ls --long'
 INSTALL = 'pip install trove-ceph'
-INSTALL_TROVE = "pip install 'trove>=25,<27'"
+INSTALL_TROVE = f"pip install '{window.REQUIREMENT}'"
 #: What mends a file is no command.
 EDIT = 'edit [{group}] {option}; restart {service}'

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
-from trove.common import cfg, ssl
+from trove.common import cfg
 from trove.common.notification import EndNotification
 from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
@@ -46,6 +46,7 @@ from trove_ceph.guestagent import (
 )
 from trove_ceph.host import data_volume, filesystem
 from trove_ceph.mysql import tuning
+from trove_ceph.trove_compat import mysql_tls
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -57,9 +58,6 @@ _UNMOUNT_SEC = 10
 # The command's time limit, and some more.
 _UNMOUNT_TIMEOUT_SEC = 120
 _STATUS_TIMEOUT_SEC = 10
-
-# The certificates are of the volume, as the users that require them are.
-_OF_A_START = {'apply_overrides': False, 'is_startup': True}
 
 #: Value of ``registry_ext`` for the datastore versions of this manager.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
@@ -121,11 +119,7 @@ class Manager(mysql_manager.Manager):
         """Start the server with a new identity; one that becomes a replica follows its source."""
         not_persisted: Collection[str] = ()
         if replica_info:
-            if 'cert_container' in replica_info:
-                self.enable_ssl_certificate(
-                    *(replica_info['ssl_mode'], replica_info['cert_container']),
-                    **_OF_A_START,
-                )
+            mysql_tls.enable_of_source(self, replica_info)
             # It must refuse writes before the first client comes.
             read_only.configure_replica(self.app)
             not_persisted = read_only.REPLICA_OPTIONS
@@ -217,8 +211,7 @@ class Manager(mysql_manager.Manager):
             self.app.set_data_dir(data_dir)
             self.app.configuration_manager.reset_configuration(config_contents)
             self.app.update_overrides(config_overrides)
-            if self.ssl_mode_at_least(CONF.ssl_mode, ssl.MODE_BASIC):
-                self.enable_ssl_certificate(CONF.ssl_mode, self._read_ssl_files(), **_OF_A_START)
+            mysql_tls.enable_own(self, CONF)
             if replica_info:
                 self._start_clone(ds_version, data_dir, replica_info)
             else:
@@ -242,9 +235,7 @@ class Manager(mysql_manager.Manager):
     def get_replica_context(self, context, replica_id=None):
         """Create or renew the user of a replica; return how to follow this server."""
         answer = self.replication.get_replica_context(self.app, self.adm, replica_id)
-        if self.ssl_mode_at_least(CONF.ssl_mode, ssl.MODE_BASIC):
-            answer |= {'cert_container': self._read_ssl_files(), 'ssl_mode': CONF.ssl_mode}
-        return answer
+        return answer | mysql_tls.own_certificates(self, CONF)
 
     def drop_replication_users(self, context, keep_replica_ids):
         """Drop the replication users of all replicas except of those."""

@@ -22,6 +22,7 @@ from trove.guestagent.utils import mysql as mysql_util
 from trove_ceph import exceptions
 from trove_ceph.guestagent import server_config
 from trove_ceph.mysql import tuning
+from trove_ceph.trove_compat import backup_image
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -103,7 +104,7 @@ class MySqlServer(service.MySqlApp):
         """
         if self._image_has_tag(cfg.get_configuration_property('backup_docker_image') or ''):
             return super().get_backup_image()
-        return base_service.BaseDbApp.get_backup_image(self, ds_version or CONF.datastore_version)
+        return backup_image.of_version(self, ds_version or CONF.datastore_version)
 
     def start_db(self, *args, **kwargs):
         """Create the temporary directory on the data volume, and start the server."""

@@ -17,6 +17,7 @@ from trove.instance import models
 
 from trove_ceph.trove_adapter import server_description
 from trove_ceph.trove_adapter.guest_keys import GuestKeys
+from trove_ceph.trove_compat import guest_files
 
 CONF = cfg.CONF
 
@@ -74,7 +75,7 @@ def _guest_info(guest_id: str, keys: GuestKeys, version: Any) -> str:
         'tenant_id': '',
         'datastore_registry_ext': models.BaseInstance.datastore_registry_ext.fget(instance),
         'replication_strategy': models.BaseInstance.datastore_repl_strategy.fget(instance),
-        'ssl_mode': None,
+        **guest_files.guest_info_of_tls(),
         'network_isolation': CONF.network.network_isolation,
         'instance_rpc_encr_key': keys.rpc,
     }

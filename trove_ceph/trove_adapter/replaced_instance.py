@@ -27,6 +27,7 @@ from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 from trove_ceph.trove_adapter import server_description, service_context, trove_db
+from trove_ceph.trove_compat import guest_files
 
 #: Trove shows no more of a fault.
 _MAX_FAULT = 255
@@ -83,7 +84,7 @@ class ReplacedInstances:
                 name=description.name,
                 volume_id=record.volume_id,
                 port_ids=record.port_ids,
-                files=server_description.files(
+                files=guest_files.files(
                     instance, (*record.port_ids, *record.old_management_port_ids)
                 ),
                 metadata=description.metadata,

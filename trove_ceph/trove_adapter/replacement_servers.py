@@ -29,6 +29,7 @@ from trove_ceph.guestagent import waiting_messages
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import ServerNeeds
 from trove_ceph.trove_adapter import nova, replaced_instance, server_description
+from trove_ceph.trove_compat import guest_files
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -153,7 +154,7 @@ class ReplacementServers:
                     }
                 ],
                 userdata=server_description.user_data(
-                    instance.datastore_version.manager, server_description.files(instance, ports)
+                    instance.datastore_version.manager, guest_files.files(instance, ports)
                 ),
                 availability_zone=record.availability_zone,
                 key_name=CONF.nova_keypair,

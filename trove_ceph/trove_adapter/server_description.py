@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server of an instance is in Nova: its name, metadata, tags and files, as Trove's are.
+"""What the server of an instance is in Nova: name, metadata, tags and user data, as Trove's are.
 
-Trove finds the servers of its instances by their tags.
+Trove 26 finds the servers of its instances by their tags. Trove 25 gives them none; those that are
+given here are found after an upgrade.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from trove.instance import models
@@ -33,19 +34,6 @@ def describe(instance: Any) -> ServerDescription:
     tags = ['trove_instance', f'trove_{instance.datastore_version.manager}']
     tags += [f'{key}_{value}' for key, value in metadata.items()]
     return ServerDescription(instance.name, metadata, tuple(tags))
-
-
-def files(instance: Any, port_ids: Sequence[str]) -> Mapping[str, str]:
-    """Return the configuration files of the guest of an instance, by path.
-
-    :param port_ids: of the server; the management port is the last
-    """
-    version = instance.datastore_version
-    networks = [{'port-id': port_id} for port_id in port_ids]
-    found: Mapping[str, str] = instance.get_injected_files(
-        version.manager, version.version, networks=networks
-    )
-    return found
 
 
 def user_data(manager: str, contents: Mapping[str, str]) -> str:

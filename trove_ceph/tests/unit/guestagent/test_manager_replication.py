@@ -5,6 +5,7 @@ import types
 from unittest import mock
 
 import fixtures
+import testtools
 from oslotest import base
 
 # Registers the option ssl_mode.
@@ -15,6 +16,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import manager, read_only, replication
 from trove_ceph.tests.unit.guestagent import replication_world
+from trove_ceph.tests.unit.trove_adapter import contract
 
 CONF = cfg.CONF
 CONTEXT = {
@@ -97,6 +99,7 @@ class ManagerReplicationTest(base.BaseTestCase):
     def test_strategy_is_ours_whatever_the_instance_was_created_with(self):
         self.assertIsInstance(manager.Manager().replication, replication.CloneReplication)
 
+    @testtools.skipIf(contract.IS_TROVE_25, 'Trove 25 has no certificates')
     def test_replica_is_prepared_in_one_start(self):
         self.manager.do_prepare(
             'context',
@@ -239,6 +242,7 @@ class ManagerReplicationTest(base.BaseTestCase):
         applied = [call.args[0] for call in self.done.app.apply_overrides.mock_calls]
         self.assertEqual([{'max_connections': 7}, given], applied)
 
+    @testtools.skipIf(contract.IS_TROVE_25, 'Trove 25 has no certificates')
     def test_context_has_the_certificates_of_the_source(self):
         self.done.replication.get_replica_context.return_value = dict(CONTEXT)
         self.assertEqual(CONTEXT, self.manager.get_replica_context(None))

@@ -7,6 +7,7 @@ import docker
 import fixtures
 import pymysql
 import sqlalchemy
+import testtools
 from oslotest import base
 from sqlalchemy import exc
 from trove.common import cfg, exception
@@ -16,6 +17,7 @@ from trove.guestagent.datastore.mysql_common import service as common_service
 from trove_ceph import exceptions
 from trove_ceph.guestagent import server
 from trove_ceph.mysql import tuning
+from trove_ceph.tests.unit.trove_adapter import contract
 
 CONF = cfg.CONF
 MACHINE = tuning.Machine(4096, 2, 102400, 3000)
@@ -191,13 +193,22 @@ class MySqlServerTestCase(base.BaseTestCase):
         self.assertIs(manager, subject.configuration_manager)
         self.assertEqual(common_service.MYSQL_CONFIG, manager._base_config_path)
 
-    def test_backup_image_follows_the_version_of_the_instance(self):
+    def option_of_backup_images(self):
         CONF.set_override('backup_docker_image', 'registry/db-backup-mysql', 'mysql')
         self.addCleanup(CONF.clear_override, 'backup_docker_image', 'mysql')
         CONF.set_override('datastore_manager', 'mysql')
         self.addCleanup(CONF.clear_override, 'datastore_manager')
         CONF.set_override('datastore_version', '9.7.4')
         self.addCleanup(CONF.clear_override, 'datastore_version')
+
+    @testtools.skipUnless(contract.IS_TROVE_25, 'of Trove 25')
+    def test_backup_image_of_the_version(self):
+        self.option_of_backup_images()
+        self.assertEqual('registry/db-backup-mysql:9.7.4', self.server().get_backup_image())
+
+    @testtools.skipIf(contract.IS_TROVE_25, 'Trove 25 looks for one image')
+    def test_backup_image_follows_the_version_of_the_instance(self):
+        self.option_of_backup_images()
         images = []
 
         def find(_client, image):

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare what Trove is with what trove_ceph was written for."""
 
+import importlib.metadata
 import inspect
 
 from oslotest import base
 from trove.common import cfg as trove_cfg
+
+#: Whether the tests run on the oldest supported release of Trove.
+IS_TROVE_25 = importlib.metadata.version('trove').startswith('25.')
 
 
 class ContractTestCase(base.BaseTestCase):

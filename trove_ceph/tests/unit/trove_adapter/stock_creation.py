@@ -90,5 +90,5 @@ class StockCreation(contexts.ContextMixin):
             if name not in ('self', 'snapshot', 'scheduler_hints')
         )
         request |= {'name': 'db2', 'flavor': {'id': '1', 'ram': 1024}, 'datastore_manager': 'mysql'}
-        request |= {'volume_size': 1, 'volume_type': 'nvme'}
+        request |= {'volume_size': 1, 'volume_type': 'nvme', 'nics': []}
         return request | {'locality': None, 'slave_of_id': None} | facts

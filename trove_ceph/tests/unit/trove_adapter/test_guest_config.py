@@ -15,6 +15,7 @@ from trove.instance import models as instance_models
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import guest_config, guest_keys
+from trove_ceph.trove_compat import guest_files
 
 CONF = trove_cfg.CONF
 KEYS = guest_keys.GuestKeys('rpc-key', 'ab' * 32)
@@ -43,8 +44,7 @@ class ContractTest(ConfigTestCase):
     def files_of_trove(self):
         instance = trove_database.add_instance('', 'volume')
         fresh = instance_models.FreshInstance(trove_context.TroveContext(), instance, None, None)
-        networks = [{'port-id': 'management'}]
-        found = fresh.get_injected_files('mysql', version().version, networks=networks)
+        found = guest_files.files(fresh, ['management'])
         keys = guest_keys.GuestKeys(instance.key.decode(), 'signing')
         return found, guest_config.files(instance.id, keys, version())
 

@@ -7,10 +7,11 @@ They are used in ``guestagent``, which runs in the guest and imports nothing of 
 import inspect
 from unittest import mock
 
+import testtools
 from trove import rpc
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
-from trove.common import constants, ssl, stream_codecs, utils
+from trove.common import constants, stream_codecs, utils
 from trove.common import exception as trove_exception
 from trove.common.rpc import secure_serializer
 from trove.common.rpc import serializer as trove_serializer
@@ -37,6 +38,7 @@ from trove_ceph.guestagent import (
     waiting_messages,
 )
 from trove_ceph.tests.unit.trove_adapter import contract
+from trove_ceph.trove_compat import mysql_tls
 
 CONF = trove_cfg.CONF
 
@@ -81,21 +83,31 @@ class ManagerTest(contract.ContractTestCase):
                 base_service.BaseDbStatus.end_install,
                 'error_occurred=False, post_processing=False',
             ),
+            (docker_util.get_container_logs, "client, name='database', tail=50"),
+        )
+        self.assert_uses(
+            stock.rebuild,
+            *('begin_install', 'set_data_dir', 'reset_configuration', 'update_overrides'),
+            *('get_start_db_params', 'start_db', 'prepare_error', 'end_install'),
+        )
+
+    @testtools.skipIf(contract.IS_TROVE_25, 'Trove 25 has no certificates')
+    def test_certificates(self):
+        """Of ``trove_compat.mysql_tls``."""
+        stock = mysql_manager.Manager
+        self.assert_signatures(
             (stock.ssl_mode_at_least, 'current_mode, required_mode'),
             (stock._read_ssl_files, ''),
             (
                 stock.enable_ssl_certificate,
                 'mode, cert_container, apply_overrides=True, is_startup=False',
             ),
-            (docker_util.get_container_logs, "client, name='database', tail=50"),
         )
         self.assert_uses(
             stock.rebuild,
-            *('begin_install', 'set_data_dir', 'reset_configuration', 'update_overrides'),
             *('ssl_mode_at_least', '_read_ssl_files', 'enable_ssl_certificate'),
-            *('get_start_db_params', 'start_db', 'prepare_error', 'end_install'),
         )
-        self.assertEqual('basic', ssl.MODE_BASIC)
+        self.assertEqual('basic', mysql_tls.ssl.MODE_BASIC)
         self.assertIn('ssl_mode', CONF)
 
     def test_overrides_take_what_trove_passes(self):
@@ -122,7 +134,10 @@ class ServerTest(contract.ContractTestCase):
         self.assert_signatures(
             (stock.__init__, 'status, docker_client'),
             (stock.get_backup_image, ''),
-            (base_service.BaseDbApp.get_backup_image, 'ds_version=None'),
+            (
+                base_service.BaseDbApp.get_backup_image,
+                '' if contract.IS_TROVE_25 else 'ds_version=None',
+            ),
             (stock._image_has_tag, 'image'),
             (stock.start_db, 'update_db=False, ds_version=None, command=None, extra_volumes=None'),
             (stock.stop_db, 'update_db=False'),

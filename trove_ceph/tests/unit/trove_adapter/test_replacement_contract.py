@@ -46,7 +46,8 @@ class ReplacedInstanceTest(contract.ContractTestCase):
             ),
             (
                 instance_models.BaseInstance.get_injected_files,
-                'datastore_manager, datastore_version, networks=None',
+                'datastore_manager, datastore_version, '
+                + ('**kwargs' if contract.IS_TROVE_25 else 'networks=None'),
             ),
         )
 

@@ -184,7 +184,10 @@ class WarmServerTest(base.BaseTestCase):
         self.guests.waiting = []
         self.create()
         (booted,) = self.booted
-        self.assertEqual(set(booted['tags']), set(bound.tags))
+        # Trove 25 gives no tags; those that are given nevertheless are found after an upgrade.
+        if 'tags' in booted:
+            self.assertEqual(set(booted['tags']), set(bound.tags))
+        self.assertIn(f'trove_instance_id_{self.instance.id}', bound.tags)
         self.assertEqual(booted['meta'], bound.metadata)
 
     def test_trove_finds_the_management_port_when_it_deletes_the_instance(self):

@@ -163,6 +163,10 @@ class SourceNotChangedError(TroveCephError):
     """A replica cannot be promoted, or a source be ejected, now; the source is the same."""
 
 
+class DeletionRefusedError(TroveCephError):
+    """An instance is not deleted, since others would lose their source; nothing was changed."""
+
+
 class ReplicasLeftError(TroveCephError):
     """The source has changed, but instances, which the message names, do not follow it."""
 

@@ -65,7 +65,7 @@ class InstanceOperations:
         """Hold the claims of instances while the block creates or deletes them.
 
         If the database refuses the claims, the block runs without them: an operation must not fail
-        for want of a later recovery.
+        for want of a later recovery. The claim of a promotion stays as it is.
         """
         begin = functools.partial(self._begin, role)
         held = [claim for claim in map(begin, instance_ids) if claim is not None]
@@ -159,6 +159,9 @@ class InstanceOperations:
 
     def _begin(self, role: Role, instance_id: str) -> claims.Claim | None:
         try:
+            # Even that of a dead worker shows that a replica may be the source.
+            if self._store.find_role(instance_id) is Role.PROMOTE_REPLICA:
+                return None
             return self._heartbeat.acquire(
                 lambda: self._store.begin(role, instance_id, self._worker)
             )

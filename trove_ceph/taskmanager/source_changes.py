@@ -7,10 +7,9 @@ with the role PROMOTE_REPLICA stays until it is known which server is the source
 """
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from oslo_log import log as logging
 
@@ -18,20 +17,16 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, heartbeat, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
-from trove_ceph.strategies.backup.claimed import Guarded
-from trove_ceph.strategies.replication import detachment, group, new_source
+from trove_ceph.strategies.replication import group
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
-from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
 from trove_ceph.taskmanager.instance_operations import InstanceOperations
+from trove_ceph.taskmanager.replica_deletions import ReplicaDeletions
 
 LOG = logging.getLogger(__name__)
 
-
-#: How long a deletion waits for the end of a promotion.
-_PROMOTION_SEC = 300
-_POLL_SEC = 1
 #: What a tenant reads of a request that came too late, or of which nothing was done.
 _LOST = 'the source has changed meanwhile, or the task manager stopped; repeat the request'
 
@@ -82,18 +77,6 @@ class Choices:
         return {one for one in instance_ids if self._store.find_role(one) is role}
 
 
-@contextlib.contextmanager
-def _answers_needed(what: str) -> Iterator[None]:
-    """Have an operation resumed later if the database or an agent does not answer.
-
-    :raises OperationUnfinishedError: one does not
-    """
-    try:
-        yield
-    except exceptions.ServiceUnavailableError as error:
-        raise exceptions.OperationUnfinishedError(f'{what}: goes on later: {error}') from error
-
-
 class Change(Protocol):
     """A promotion, an ejection or a detachment."""
 
@@ -117,6 +100,8 @@ class SourceChanges:
 
     Each method returns when the operation has ended, with the tasks in Trove, and raises
     SourceNotChangedError or another error of this package when it failed.
+
+    :ivar forget: see :meth:`.ReplicaDeletions.forget`
     """
 
     def __init__(
@@ -130,6 +115,7 @@ class SourceChanges:
         self._operations = operations
         self._store = store
         self._heartbeat = heartbeat
+        self.forget = ReplicaDeletions(deps, operations, store, heartbeat).forget
 
     def promote(self, replica_id: str) -> None:
         """Make a replica the source, and the source its replica.
@@ -155,25 +141,6 @@ class SourceChanges:
         with self._operations.exclusively(Role.DETACH_REPLICA, replica_id):
             self._detach(replica_id)
 
-    def forget(self, replica_id: str) -> None:
-        """Forget a replica that is being deleted, once its promotion has ended.
-
-        :raises ServiceUnavailableError: the database does not answer
-        """
-        deadline = self._deps.deadline(_PROMOTION_SEC)
-        while self._store.find_role(replica_id) is Role.PROMOTE_REPLICA:
-            if not deadline.pause(_POLL_SEC):
-                break
-        replica = self._deps.rows.find(replica_id)
-        if replica is None:
-            return
-        source_id = replica.source_id
-        if source_id and self._store.find_role(replica_id) is Role.PROMOTE_REPLICA:
-            # An ejection goes on with the other replicas.
-            if self._store.find_role(source_id) is not Role.EJECT_SOURCE:
-                self._abandon(replica, source_id)
-        detachment.forget(self._deps, replica)
-
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
         """What continues the operations of workers that died, by their roles."""
@@ -185,18 +152,18 @@ class SourceChanges:
         }
 
     def _promote(self, replica_id: str, is_resumed: bool) -> None:
-        with _answers_needed(f'promotion of replica {replica_id}'):
+        with group.answers_needed(f'promotion of replica {replica_id}'):
             source_id = self._find_source(replica_id)
             if source_id is None:
                 return
             if is_resumed and not self._is_begun(source_id, replica_id):
-                group.end_tasks(self._deps, self._members(source_id))
+                group.end_tasks(self._deps, group.members_of(self._deps, source_id))
                 self._check_not_writable(replica_id)
                 self._give_up(self._deps, source_id, replica_id)
                 return
         with self._changing(source_id, is_resumed) as claim:
-            deps = self._guarded(claim)
-            with _answers_needed(f'promotion of replica {replica_id}'):
+            deps = self._deps.guarded(self._heartbeat, claim)
+            with group.answers_needed(f'promotion of replica {replica_id}'):
                 # Read again, since another operation may have ended meanwhile.
                 source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
                 candidate = next((one for one in replicas if one.instance_id == replica_id), None)
@@ -205,44 +172,6 @@ class SourceChanges:
                     return
             promotion = Promotion(deps, candidate, source, replicas, is_resumed)
             self._run(promotion, claim, replica_id)
-
-    def _abandon(self, candidate: Member, source_id: str) -> None:
-        """Have a source go on whose promoted replica is deleted before the promotion has ended.
-
-        Trove's row of a deleted instance names no source, so a resumption would come too late. What
-        does not answer is left read-only, and named in the log; it does not delay the deletion.
-        """
-        candidate_id = candidate.instance_id
-        LOG.warning('Replica %s: is deleted while it is promoted', candidate_id)
-        try:
-            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
-                deps = self._guarded(claim)
-                members = [one for one in self._members(source_id) if one != candidate]
-                group.end_tasks(deps, members)
-                with _answers_needed(f'source {source_id}: may be read-only'):
-                    self._stop_candidate(deps, candidate)
-                    if deps.agents.status(source_id).is_replica:
-                        deps.agents.detach(source_id)
-                    self._restore_writes(deps, source_id)
-                    # Our table is written before that of Trove.
-                    deps.replicas.promote(candidate_id, source_id, keeps_source=False)
-                for source in [one for one in members if one.instance_id == source_id]:
-                    others = [one for one in members if one != source]
-                    again = new_source.NewSource(deps, source)
-                    again.attach(others)
-                    again.renew(others)
-        except (exceptions.SourceNotChangedError, exceptions.OperationUnfinishedError) as error:
-            LOG.error('Source %s: does not go on yet: %s', source_id, error)
-
-    @staticmethod
-    def _stop_candidate(deps: SourceDependencies, candidate: Member) -> None:
-        """Return when a replica that is being deleted accepts no writes."""
-        try:
-            if deps.agents.status(candidate.instance_id).accepts_writes:
-                deps.agents.make_read_only(candidate.instance_id, True)
-        except exceptions.GuestUnavailableError:
-            if candidate.server_id is not None:
-                deps.stop_server(candidate.server_id)
 
     def _is_begun(self, source_id: str, replica_id: str) -> bool:
         """Return whether a promotion may have changed something.
@@ -270,8 +199,8 @@ class SourceChanges:
             )
 
     def _eject(self, claim: claims.Claim, is_resumed: bool) -> None:
-        deps, source_id = self._guarded(claim), claim.resource_id
-        with _answers_needed(f'ejection of source {source_id}'):
+        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
+        with group.answers_needed(f'ejection of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             if source is None or not replicas:
                 self._give_up(deps, source_id, source_id)
@@ -279,13 +208,13 @@ class SourceChanges:
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
 
     def _detach(self, replica_id: str) -> None:
-        with _answers_needed(f'detachment of replica {replica_id}'):
+        with group.answers_needed(f'detachment of replica {replica_id}'):
             source_id = self._find_source(replica_id)
             if source_id is None:
                 return
         with self._changing(source_id) as claim:
-            deps = self._guarded(claim)
-            with _answers_needed(f'detachment of replica {replica_id}'):
+            deps = self._deps.guarded(self._heartbeat, claim)
+            with group.answers_needed(f'detachment of replica {replica_id}'):
                 replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
                 if replica is None or replica.source_id != source_id:
                     self._give_up(deps, source_id, replica_id)
@@ -297,7 +226,7 @@ class SourceChanges:
         found = self._deps.rows.find(replica_id)
         if found is not None and found.source_id is None:
             # It may be the source now, of instances that have the task as well.
-            group.end_tasks(self._deps, self._members(replica_id))
+            group.end_tasks(self._deps, group.members_of(self._deps, replica_id))
         return None if found is None else found.source_id
 
     @contextlib.contextmanager
@@ -317,8 +246,8 @@ class SourceChanges:
                     f'changing source {source_id}: goes on later: {error}'
                 ) from error
             # Also if another operation works on the source, which may end other tasks only.
-            with _answers_needed(f'changing source {source_id}'):
-                group.end_tasks(self._deps, self._members(source_id))
+            with group.answers_needed(f'changing source {source_id}'):
+                group.end_tasks(self._deps, group.members_of(self._deps, source_id))
             raise
         except _SourceStoppedError as stopped:
             raise stopped.error from stopped
@@ -350,14 +279,14 @@ class SourceChanges:
         :raises _SourceStoppedError: it does not yet
         :raises OperationUnfinishedError: the database does not answer
         """
-        deps, source_id = self._guarded(claim), claim.resource_id
-        with _answers_needed(str(change)):
+        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
+        with group.answers_needed(str(change)):
             deps.rows.end_tasks(change.tasks_if_failed())
             group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
         if not change.has_stopped_source:
             return
         try:
-            self._restore_writes(deps, source_id)
+            group.restore_writes(deps, source_id)
         except exceptions.ServiceUnavailableError as failure:
             LOG.warning('Source %s: may be read-only; will retry: %s', source_id, failure)
             self._store.set_role(claim, Role.CHANGE_SOURCE)
@@ -368,43 +297,20 @@ class SourceChanges:
 
         :raises OperationUnfinishedError: it does not yet
         """
-        deps, source_id = self._guarded(claim), claim.resource_id
+        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
         replica_ids = [one.instance_id for one in deps.rows.list_replicas(source_id)]
         if begun := deps.choices.find(replica_ids):
             raise exceptions.OperationUnfinishedError(
                 f'source {source_id}: replica {", ".join(sorted(begun))} is being promoted'
             )
-        with _answers_needed(f'source {source_id}: may be read-only'):
-            self._restore_writes(deps, source_id)
-
-    @staticmethod
-    def _restore_writes(deps: SourceDependencies, source_id: str) -> None:
-        source = deps.rows.find(source_id)
-        if source is None or source.task == 'DELETING' or source.source_id is not None:
-            return
-        status = deps.agents.status(source_id)
-        if status.is_read_only and not status.is_replica:
-            deps.agents.make_read_only(source_id, False)
-            LOG.info('Source %s: accepts writes again', source_id)
+        with group.answers_needed(f'source {source_id}: may be read-only'):
+            group.restore_writes(deps, source_id)
 
     def _give_up(self, deps: SourceDependencies, source_id: str, instance_id: str) -> None:
         """End the tasks of a request that does not fit the present rows any more."""
-        members = self._members(source_id)
+        members = group.members_of(self._deps, source_id)
         if asked := deps.rows.find(instance_id):
             members.append(asked)
         group.end_tasks(deps, members)
         group.add_fault(deps, instance_id, _LOST)
         LOG.warning('Instance %s: %s', instance_id, _LOST)
-
-    def _members(self, source_id: str) -> list[Member]:
-        """Return a source and its replicas."""
-        source = self._deps.rows.find(source_id)
-        return [*self._deps.rows.list_replicas(source_id), *filter(None, [source])]
-
-    def _guarded(self, claim: claims.Claim) -> SourceDependencies:
-        """Return dependencies that raise ClaimLostError once the claim is lost."""
-        guarded: dict[str, Any] = {
-            name: Guarded(getattr(self._deps, name), self._heartbeat, claim)
-            for name in ('rows', 'agents', 'replicas', 'volumes', 'choices')
-        }
-        return dataclasses.replace(self._deps, **guarded)

@@ -68,12 +68,20 @@ class SourceRequests:
     def forget(self, instance_id: str) -> None:
         """Forget an instance that is being deleted, if it is a replica.
 
-        A promotion of it ends before. Its errors do not keep the instance from being deleted.
+        A promotion of it ends before. Only the errors below keep the instance from being deleted.
+
+        :raises DeletionRefusedError: others follow it, or it accepts writes instead of its source
+        :raises ServiceUnavailableError: the database does not answer
         """
+        found = self._rows.find(instance_id)
+        if found is None:
+            return
+        if found.source_id is None and not self._rows.list_replicas(instance_id):
+            return
         try:
-            found = self._rows.find(instance_id)
-            if found is not None and found.source_id is not None:
-                self._get_changes().forget(instance_id)
+            self._get_changes().forget(instance_id)
+        except exceptions.DeletionRefusedError:
+            raise
         except exceptions.TroveCephError as error:
             LOG.warning('Replica %s: is deleted, and not forgotten yet: %s', instance_id, error)
 

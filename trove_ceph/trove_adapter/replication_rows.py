@@ -25,10 +25,11 @@ _INSTANCES = sa.table(
         sa.column,
         (
             *('id', 'tenant_id', 'volume_id', 'compute_instance_id', 'slave_of_id'),
-            *('task_id', 'task_description', 'deleted', 'updated'),
+            *('task_id', 'task_description', 'deleted', 'updated', 'volume_size'),
         ),
     ),
 )
+_USAGES = sa.table('quota_usages', *map(sa.column, ('tenant_id', 'resource', 'in_use')))
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
 _OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
@@ -73,6 +74,31 @@ class ReplicationRows:
             for instance_id, task in tasks.items():
                 self._end_task(session, instance_id, task, now)
 
+    @retry_on_deadlock
+    def refuse_deletion(self, instance_id: str, task: str) -> None:
+        """Give an instance that is being deleted another task, since it is not deleted after all.
+
+        Do nothing if it is not being deleted. Its project uses an instance and a volume again,
+        even beyond the quota, which Trove's API has subtracted when it accepted the deletion.
+        """
+        with self._transactions.writing() as session:
+            own = sa.and_(
+                _COLUMNS.id == instance_id,
+                _COLUMNS.task_id == InstanceTasks.DELETING.code,
+                _COLUMNS.deleted == sa.false(),
+            )
+            columns = (_COLUMNS.tenant_id, _COLUMNS.volume_size)
+            row = session.execute(sa.select(*columns).where(own).with_for_update()).one_or_none()
+            if row is None:
+                return
+            self._set_task(session, own, task, self._transactions.clock())
+            for resource, count in (('instances', 1), ('volumes', row.volume_size or 0)):
+                session.execute(
+                    sa.update(_USAGES)
+                    .where(_USAGES.c.tenant_id == row.tenant_id, _USAGES.c.resource == resource)
+                    .values(in_use=_USAGES.c.in_use + count)
+                )
+
     def add_fault(self, instance_id: str, text: str) -> None:
         """Show a tenant what happened to an instance; do nothing if it is deleted."""
         with translated(f'instance {instance_id}: recording its fault'):
@@ -98,11 +124,17 @@ class ReplicationRows:
     def _end_task(
         self, session: orm.Session, instance_id: str, task: str, now: datetime.datetime
     ) -> None:
-        after: InstanceTask = getattr(InstanceTasks, task)
         own = [one.code for one in _OWN_TASKS]
+        condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(own))
+        self._set_task(session, condition, task, now)
+
+    def _set_task(
+        self, session: orm.Session, condition: Any, task: str, now: datetime.datetime
+    ) -> None:
+        after: InstanceTask = getattr(InstanceTasks, task)
         self._update(
             session,
-            sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(own)),
+            condition,
             task_id=after.code,
             task_description=after.db_text,
             updated=now,

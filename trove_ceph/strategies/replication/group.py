@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What promotion, ejection and detachment do alike with a source and its replicas."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from oslo_log import log as logging
 
@@ -20,6 +21,35 @@ _MAX_FAULT = 255
 #: Of one wait of a guest agent.
 _WAIT_SEC = 30
 _POLL_SEC = 1
+
+
+@contextlib.contextmanager
+def answers_needed(what: str) -> Iterator[None]:
+    """Have an operation resumed later if the database or an agent does not answer.
+
+    :raises OperationUnfinishedError: one does not
+    """
+    try:
+        yield
+    except exceptions.ServiceUnavailableError as error:
+        raise exceptions.OperationUnfinishedError(f'{what}: goes on later: {error}') from error
+
+
+def members_of(deps: SourceDependencies, source_id: str) -> list[Member]:
+    """Return a source and its replicas."""
+    source = deps.rows.find(source_id)
+    return [*deps.rows.list_replicas(source_id), *filter(None, [source])]
+
+
+def restore_writes(deps: SourceDependencies, source_id: str) -> None:
+    """Have a source accept writes that an operation has left read-only; idempotent."""
+    source = deps.rows.find(source_id)
+    if source is None or source.task == 'DELETING' or source.source_id is not None:
+        return
+    status = deps.agents.status(source_id)
+    if status.is_read_only and not status.is_replica:
+        deps.agents.make_read_only(source_id, False)
+        LOG.info('Source %s: accepts writes again', source_id)
 
 
 def wait_until_executed(deps: SourceDependencies, instance_id: str, gtids: GtidSet) -> bool:

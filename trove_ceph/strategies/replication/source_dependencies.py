@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from trove_ceph import waiting
+from trove_ceph.db import heartbeat
+from trove_ceph.db.claims import Claim
 from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.strategies.backup import claimed
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 
 
@@ -62,6 +65,14 @@ class Rows(Protocol):
         """Replace the tasks of a promotion, an ejection or a detachment.
 
         :param tasks: the names of the tasks, by the ids of the instances
+        """
+
+    def refuse_deletion(self, instance_id: str, task: str) -> None:
+        """Give an instance that is being deleted another task, since it is not deleted after all.
+
+        Do nothing if it is not being deleted.
+
+        :param task: its name
         """
 
     def add_fault(self, instance_id: str, text: str) -> None:
@@ -194,6 +205,14 @@ class SourceDependencies:
     answer_sec: float = 120
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def guarded(self, beating: heartbeat.Heartbeat, claim: Claim) -> 'SourceDependencies':
+        """Return dependencies that raise ClaimLostError once the claim is lost."""
+        guarded: dict[str, Any] = {
+            name: claimed.Guarded(getattr(self, name), beating, claim)
+            for name in ('rows', 'agents', 'replicas', 'volumes', 'choices')
+        }
+        return dataclasses.replace(self, **guarded)
 
     def deadline(self, timeout_sec: float) -> waiting.Deadline:
         return waiting.Deadline(timeout_sec, self.clock, self.sleep)

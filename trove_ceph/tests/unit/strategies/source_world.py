@@ -79,6 +79,8 @@ class World:
         self.table = dict.fromkeys(replicas, SOURCE)
         self.other_tasks, self.deleted = {}, set()
         self.faults = collections.defaultdict(list)
+        #: Why deletions were refused.
+        self.refused = []
         self.on_one_copy = set()
         #: The replicas whose accounts were kept when others were dropped last, by source.
         self.kept_users = {}
@@ -340,6 +342,10 @@ class Rows:
         for name, task in tasks.items():
             if self._world.tasks[name] in ('PROMOTING', 'EJECTING', 'DETACHING'):
                 self._world.tasks[name] = task
+
+    def refuse_deletion(self, name, task):
+        if self._world.tasks[name] == 'DELETING':
+            self._world.tasks[name] = task
 
     def add_fault(self, name, text):
         self._world.faults[name].append(text)

@@ -115,6 +115,15 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
+    def test_a_deletion_keeps_the_row_of_a_dead_promotion(self):
+        """It shows that the replica may be the source."""
+        worker = claims.Claimant('three')
+        self.store.begin(Role.PROMOTE_REPLICA, self.instance.id, worker)
+        self.dead.add('three')
+        with self.one.claimed(DELETE, [self.instance.id]):
+            self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+        self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+
     def test_creates_without_claims_if_the_database_fails(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the table is missing')

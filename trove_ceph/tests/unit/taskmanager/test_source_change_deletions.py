@@ -6,6 +6,9 @@ import itertools
 
 from oslotest import base
 
+from trove_ceph import exceptions
+from trove_ceph.db.claims import Claimant
+from trove_ceph.db.roles import Role
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 from trove_ceph.tests.unit.strategies.world import Strike
@@ -38,7 +41,11 @@ class DeletionTest(base.BaseTestCase):
         world.tasks[name] = 'DELETING'
         if recovers_first:
             world.recover()
-        world.changes(worker='deletion')[0].forget(name)
+        try:
+            world.changes(worker='deletion')[0].forget(name)
+        except exceptions.DeletionRefusedError as error:
+            world.refused.append(str(error))
+            return
         world.servers[name].is_down = True
         world.deleted.add(name)
         del world.tasks[name]
@@ -64,11 +71,14 @@ class DeletionTest(base.BaseTestCase):
         return world
 
     def check_promotion(self, world):
-        if world.sources['one'] is None:
-            # It was the source already, and is deleted as such.
-            self.assertEqual({}, world.store.rows)
+        if not world.refused:
+            self.check_rest(world)
             return
-        self.check_rest(world)
+        # It is the source, which is not deleted while it has replicas.
+        self.assertNotIn('one', world.deleted)
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertTrue(world.faults['one'])
+        world.check_source('one', [SOURCE, 'two'])
 
     def test_promotion(self):
         for recovers_first in (False, True):
@@ -79,6 +89,42 @@ class DeletionTest(base.BaseTestCase):
                 self.check_promotion,
                 recovers_first,
             )
+
+    def promote_until_it_accepts_writes(self):
+        """Return a world whose taskmanager died when the promoted replica accepted writes."""
+        for number in itertools.count():
+            world, strike = self.make_promotion(), Strike(number, after=True)
+            with contextlib.suppress(interruption.Kill):
+                world.changes(strike)[0].promote('one')
+            self.assertTrue(strike.struck)
+            if world.writers() == ['one']:
+                return world
+
+    def test_a_replica_that_accepts_writes_is_kept(self):
+        """No taskmanager ends the promotion while the deletion waits."""
+        world = self.promote_until_it_accepts_writes()
+        self.delete(world, 'one', recovers_first=False)
+        self.assertEqual('PROMOTING', world.tasks['one'])
+        self.assertIn('repeat the deletion', world.refused[0])
+        self.assertEqual(['one'], world.writers())
+        self.assertIs(Role.PROMOTE_REPLICA, world.store.find_role('one'))
+        world.recover()
+        self.check_promotion(world)
+
+    def test_a_new_source_is_kept_while_it_has_replicas(self):
+        world = self.promote_until_it_accepts_writes()
+        self.delete(world, 'one', recovers_first=True)
+        self.assertIn('is the source of', world.refused[0])
+        self.check_promotion(world)
+
+    def test_a_promotion_that_another_worker_continues(self):
+        world = self.promote_until_it_accepts_writes()
+        world.store.forget_workers()
+        for role, name in ((Role.PROMOTE_REPLICA, 'one'), (Role.CHANGE_SOURCE, SOURCE)):
+            world.store.begin(role, name, Claimant('other'))
+        self.delete(world, 'one', recovers_first=False)
+        self.assertEqual('PROMOTING', world.tasks['one'])
+        self.assertEqual(['one'], world.writers())
 
     def test_source_that_does_not_answer_does_not_delay_the_deletion(self):
         def delete(number):

@@ -93,13 +93,21 @@ class SourceRequestsTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(f'instance {self.one.id}: no', str(error))
         self.assertRegex(self.events[-1], r'error$')
 
-    def test_forgets_replicas_only(self):
-        self.requests.forget(self.source.id)
+    def test_forgets_sources_and_replicas_only(self):
+        other = trove_database.add_instance('project', 'volume')
+        self.requests.forget(other.id)
         self.requests.forget('unknown')
         self.assertEqual([], self.calls)
+        self.requests.forget(self.source.id)
+        self.assertEqual([('forget', self.source.id)], self.calls)
+        self.calls.clear()
         self.error = exceptions.ServiceUnavailableError('the database is down')
         self.requests.forget(self.one.id)
         self.assertEqual([('forget', self.one.id)], self.calls)
+
+    def test_a_refused_deletion_is_told(self):
+        self.error = exceptions.DeletionRefusedError('it is the source')
+        self.assertRaises(exceptions.DeletionRefusedError, self.requests.forget, self.source.id)
 
     def test_resumes_by_role(self):
         self.resumptions = {

@@ -3,6 +3,7 @@
 
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
+from trove.quota.quota import QUOTAS
 from trove.taskmanager import manager as taskmanager_manager
 
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
@@ -73,6 +74,27 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.rows.end_tasks({self.one.id: 'NONE', self.two.id: 'NONE'})
         self.assertEqual((self.source.id, InstanceTasks.NONE), self.shown(self.one))
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.two))
+
+    def used(self, resource):
+        return QUOTAS.get_quota_usage(QUOTAS.get_quota_by_tenant('project', resource)).in_use
+
+    def test_refuses_a_deletion(self):
+        before = {one: self.used(one) for one in ('instances', 'volumes', 'ram')}
+        self.one.update(task_status=InstanceTasks.DELETING, volume_size=3)
+        self.rows.refuse_deletion(self.one.id, 'PROMOTING')
+        self.assertEqual((self.source.id, PROMOTING), self.shown(self.one))
+        self.assertEqual(before['instances'] + 1, self.used('instances'))
+        self.assertEqual(before['volumes'] + 3, self.used('volumes'))
+        self.assertEqual(before['ram'], self.used('ram'))
+
+    def test_refuses_no_deletion_that_has_ended(self):
+        before = self.used('instances')
+        self.rows.refuse_deletion(self.two.id, 'NONE')
+        self.one.update(task_status=InstanceTasks.DELETING, deleted=True)
+        self.rows.refuse_deletion(self.one.id, 'NONE')
+        self.assertEqual((self.source.id, PROMOTING), self.shown(self.two))
+        self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.one))
+        self.assertEqual(before, self.used('instances'))
 
     def test_shows_a_fault(self):
         self.rows.add_fault(self.one.id, 'it does not answer')

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have an instance that is being deleted leave its source and its replicas.
+
+Trove's API checks that an instance has no replicas when its deletion is requested. A promotion that
+is under way then can make it the source all the same. A server that accepts writes instead of its
+source, or that others follow, has what no other server has, so it is not deleted.
+"""
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db import heartbeat, instance_operations
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.replication import detachment, group, new_source
+from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+from trove_ceph.taskmanager.instance_operations import InstanceOperations
+
+LOG = logging.getLogger(__name__)
+
+#: How long a deletion waits for the end of a promotion.
+_PROMOTION_SEC = 300
+_POLL_SEC = 1
+#: The tasks of a replica that goes on becoming the source, by the role of its source.
+_TASKS = {Role.CHANGE_SOURCE: 'PROMOTING', Role.EJECT_SOURCE: 'EJECTING'}
+
+
+class _AcceptsWritesError(exceptions.OperationUnfinishedError):
+    """The replica is the source already, so its promotion can only be completed."""
+
+
+class ReplicaDeletions:
+    """The deletions of sources and replicas by this process."""
+
+    def __init__(
+        self,
+        deps: SourceDependencies,
+        operations: InstanceOperations,
+        store: instance_operations.InstanceOperationStore,
+        heartbeat: heartbeat.Heartbeat,
+    ):
+        self._deps = deps
+        self._operations = operations
+        self._store = store
+        self._heartbeat = heartbeat
+
+    def forget(self, instance_id: str) -> None:
+        """Forget an instance that is being deleted, once its promotion has ended.
+
+        :raises DeletionRefusedError: others follow it, or it accepts writes instead of its source;
+            it has another task again, with the reason as a fault
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        deadline = self._deps.deadline(_PROMOTION_SEC)
+        while self._is_promoted(instance_id):
+            if not deadline.pause(_POLL_SEC):
+                break
+        found = self._deps.rows.find(instance_id)
+        if found is None:
+            return
+        self._check_no_source(instance_id)
+        if found.source_id and self._is_promoted(instance_id):
+            self._give_up(found, found.source_id)
+        detachment.forget(self._deps, found)
+
+    def _is_promoted(self, instance_id: str) -> bool:
+        return self._store.find_role(instance_id) is Role.PROMOTE_REPLICA
+
+    def _check_no_source(self, instance_id: str) -> None:
+        followers = [one.instance_id for one in self._deps.rows.list_replicas(instance_id)]
+        if followers:
+            raise self._refused(
+                instance_id,
+                'NONE',
+                f'it is the source of {", ".join(followers)}; promote one of them, or delete or '
+                'detach them before',
+            )
+
+    def _refused(self, instance_id: str, task: str, why: str) -> exceptions.DeletionRefusedError:
+        """Show that an instance is not deleted; return the error."""
+        error = exceptions.DeletionRefusedError(f'instance {instance_id}: is not deleted: {why}')
+        # The tenant is told before the instance can be used again.
+        group.add_fault(self._deps, instance_id, str(error))
+        self._deps.rows.refuse_deletion(instance_id, task)
+        return error
+
+    def _give_up(self, candidate: Member, source_id: str) -> None:
+        """Give up a promotion or an ejection that nothing has ended.
+
+        :raises DeletionRefusedError: its point of no return may be behind it
+        """
+        candidate_id, role = candidate.instance_id, self._store.find_role(source_id)
+        try:
+            if role is Role.EJECT_SOURCE:
+                # It goes on with the other replicas.
+                self._check_not_writable(self._deps, candidate_id)
+            else:
+                self._abandon(candidate, source_id)
+        except (_AcceptsWritesError, exceptions.SourceNotChangedError) as error:
+            raise self._refused(
+                candidate_id,
+                _TASKS.get(role, 'NONE') if role is not None else 'NONE',
+                f'it is becoming the source; repeat the deletion when that has ended: {error}',
+            ) from error
+
+    @staticmethod
+    def _check_not_writable(deps: SourceDependencies, candidate_id: str) -> None:
+        """Return if a replica accepts no writes, or does not tell."""
+        try:
+            accepts_writes = deps.agents.status(candidate_id).accepts_writes
+        except exceptions.GuestUnavailableError as error:
+            LOG.warning('Replica %s: is deleted while it does not answer: %s', candidate_id, error)
+            return
+        if accepts_writes:
+            raise _AcceptsWritesError(f'replica {candidate_id}: accepts writes')
+
+    def _abandon(self, candidate: Member, source_id: str) -> None:
+        """Have a source go on whose promoted replica is deleted before the promotion has ended.
+
+        Trove's row of a deleted instance names no source, so a resumption would come too late. What
+        does not answer is left read-only, and named in the log; it does not delay the deletion.
+
+        :raises SourceNotChangedError: another worker continues the promotion
+        """
+        candidate_id = candidate.instance_id
+        LOG.warning('Replica %s: is deleted while it is promoted', candidate_id)
+        try:
+            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+                deps = self._deps.guarded(self._heartbeat, claim)
+                self._check_not_writable(deps, candidate_id)
+                members = [one for one in group.members_of(deps, source_id) if one != candidate]
+                group.end_tasks(deps, members)
+                with group.answers_needed(f'source {source_id}: may be read-only'):
+                    self._stop_candidate(deps, candidate)
+                    if deps.agents.status(source_id).is_replica:
+                        deps.agents.detach(source_id)
+                    group.restore_writes(deps, source_id)
+                    # Our table is written before that of Trove.
+                    deps.replicas.promote(candidate_id, source_id, keeps_source=False)
+                for source in [one for one in members if one.instance_id == source_id]:
+                    others = [one for one in members if one != source]
+                    again = new_source.NewSource(deps, source)
+                    again.attach(others)
+                    again.renew(others)
+        except _AcceptsWritesError:
+            raise
+        except exceptions.OperationUnfinishedError as error:
+            LOG.error('Source %s: does not go on yet: %s', source_id, error)
+
+    @staticmethod
+    def _stop_candidate(deps: SourceDependencies, candidate: Member) -> None:
+        """Return when a replica that is being deleted accepts no writes."""
+        try:
+            if deps.agents.status(candidate.instance_id).accepts_writes:
+                deps.agents.make_read_only(candidate.instance_id, True)
+        except exceptions.GuestUnavailableError:
+            if candidate.server_id is not None:
+                deps.stop_server(candidate.server_id)

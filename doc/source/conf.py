@@ -22,6 +22,7 @@ extensions = [
     'host_settings',
     'alert_tables',
     'metric_tables',
+    'policy_rules',
     'state_machines',
     'sphinx.ext.graphviz',
 ]

@@ -40,7 +40,8 @@ class DevStackTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.root = Path(self.useFixture(fixtures.TempDir()).path)
-        for name in ('bin', 'state', 'etc/ceph', 'etc/trove', 'etc/cinder', 'systemd', 'opt'):
+        below = ('bin', 'state', 'etc/ceph', 'etc/trove', 'etc/cinder', 'systemd')
+        for name in (*below, 'opt/trove-tempest-plugin'):
             (self.root / name).mkdir(parents=True)
         for name in COMMANDS:
             (self.root / 'bin' / name).symlink_to(HERE / 'command')

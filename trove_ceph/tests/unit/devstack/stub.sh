@@ -31,18 +31,27 @@ CINDER_CEPH_UUID=5b3b3b0e-4a3c-4a58-9f3e-3f0b6f0d7c11
 CINDER_ENABLED_BACKENDS=${CINDER_ENABLED_BACKENDS-ceph}
 
 TROVE_DIR=$DEST/trove
-TROVE_CONF=$ROOT/etc/trove/trove.conf
+TROVE_CONF_DIR=$ROOT/etc/trove
+TROVE_CONF=$TROVE_CONF_DIR/trove.conf
+TROVE_UWSGI_CONF=$TROVE_CONF_DIR/trove-uwsgi.ini
 TROVE_GUESTAGENT_CONF=$ROOT/etc/trove/trove-guestagent.conf
 TROVE_HOST_GATEWAY=192.0.2.254
 AMQP_PORT=5672
 
+declare -A LEAST MOST
+while read -r name least most _; do
+    LEAST[$name]=$least
+    MOST[$name]=$most
+done < <(grep -v '^#' "$HERE/functions.txt")
+
 function record {
     local name=$1 least most
     shift
+    least=${LEAST[$name]}
+    most=${MOST[$name]}
     printf '%s' "$name" >> "$ROOT/state/record"
     printf ' %s' "$@" >> "$ROOT/state/record"
     echo >> "$ROOT/state/record"
-    read -r least most < <(awk -v name="$name" '$1 == name { print $2, $3 }' "$HERE/functions.txt")
     if [[ -z "$least" || $# -lt $least || $# -gt $most ]]; then
         echo "$name takes no $# arguments" >&2
         exit 97
@@ -55,6 +64,7 @@ function devstack_configures_services {
     printf '[DEFAULT]\ntaskmanager_manager = trove.taskmanager.manager.Manager\n' > "$TROVE_CONF"
     printf '[DEFAULT]\ntransport_url = rabbit://stackrabbit:x@192.0.2.254/\n' \
         > "$TROVE_GUESTAGENT_CONF"
+    printf '[uwsgi]\nmodule = trove.cmd.app_wsgi:application\n' > "$TROVE_UWSGI_CONF"
     printf '[DEFAULT]\n' > "$CINDER_CONF"
     for backend in ${CINDER_ENABLED_BACKENDS//,/ }; do
         "configure_cinder_backend_${backend%%:*}" "${backend##*:}"

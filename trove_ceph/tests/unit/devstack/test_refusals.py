@@ -34,8 +34,12 @@ class LocalConfTest(DevStackTestCase):
         self._refused('disable_service trove-ceph-storage', DISABLED_SERVICES='trove-ceph-storage')
 
     def test_tempest_without_plugin(self):
+        (self.root / 'opt/trove-tempest-plugin').rmdir()
+        self._refused('enable_plugin trove-tempest-plugin')
         self._refused(
-            'trove-tempest-plugin', DEVSTACK_PLUGINS=',devstack-plugin-ceph,trove,trove-ceph'
+            'TROVE_CEPH_QUIESCE',
+            TROVE_CEPH_QUIESCE='deep',
+            ENABLED_SERVICES=SERVICES.replace(',tempest', ''),
         )
 
     def test_tiers(self):
@@ -95,7 +99,7 @@ class StackTest(DevStackTestCase):
 
     def test_trove_outside_the_window(self):
         message = self.refused('pre-install', 'install', fails=['installed_version.py'])
-        self.assertIn('TROVE_BRANCH', message)
+        self.assertIn('enable_plugin trove URL BRANCH', message)
         self.assertIn('trove>=26', message)
         self.assertEqual([], [one for one in self.calls() if one.startswith('setup_develop')])
 
@@ -125,6 +129,9 @@ class StackTest(DevStackTestCase):
 
     def test_image(self):
         self._refused('TROVE_CEPH_DEBIAN_MIRROR', fails=['images-build'])
+
+    def test_wheel(self):
+        self._refused('the guest image was not built', fails=['pip-wheel'])
 
     def test_registration(self):
         self._refused('GLANCE_LIMIT_IMAGE_SIZE_TOTAL', fails=['register_datastore.py'])

@@ -17,6 +17,7 @@ from trove_ceph.tests.unit import devstack
 from trove_ceph.tests.unit.devstack import CHECKOUT, TIERS, DevStackTestCase
 from trove_ceph.tiers import tiers_file
 from trove_ceph.tiers.tier_types import Purpose
+from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf
 from trove_ceph_tempest_plugin import placement
 
@@ -104,6 +105,19 @@ class StackTest(DevStackTestCase):
         for name in _ini(path)['DEFAULT']:
             if name != 'transport_url':  # of oslo.messaging
                 conf[name]
+
+    def test_trove_api_alone_restores_from_the_vault(self):
+        trove = self.root / 'etc/trove'
+        (arguments,) = [_ini(trove / 'trove-uwsgi.ini')['uwsgi']['pyargv'].split()]
+        conf = cfg.ConfigOpts()
+        for option in trove_cfg.common_opts:
+            conf.register_opt(option)
+        conf(arguments)
+        self.assertEqual(
+            cinder_client.cinder_client.__module__ + '.cinder_client', conf.remote_cinder_client
+        )
+        self.assertEqual('cinder', conf.storage_strategy)
+        self.assertNotIn('remote_cinder_client', _ini(trove / 'trove.conf')['DEFAULT'])
 
     def test_users_are_apart(self):
         urls = [

@@ -24,8 +24,8 @@ _POLL_SEC = 1
 _TASKS = {Role.CHANGE_SOURCE: 'PROMOTING', Role.EJECT_SOURCE: 'EJECTING'}
 
 
-class _AcceptsWritesError(exceptions.OperationUnfinishedError):
-    """The replica is the source already, so its promotion can only be completed."""
+class _MayWriteError(exceptions.OperationUnfinishedError):
+    """The replica may be the source already, so nothing else may accept writes."""
 
 
 class ReplicaDeletions:
@@ -46,8 +46,8 @@ class ReplicaDeletions:
     def forget(self, instance_id: str) -> None:
         """Forget an instance that is being deleted, once its promotion has ended.
 
-        :raises DeletionRefusedError: others follow it, or it accepts writes instead of its source;
-            it has another task again, with the reason as a fault
+        :raises DeletionRefusedError: others follow it, or it may accept writes instead of its
+            source; it has another task again, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
         deadline = self._deps.deadline(_PROMOTION_SEC)
@@ -95,7 +95,7 @@ class ReplicaDeletions:
                 self._check_not_writable(self._deps, candidate_id)
             else:
                 self._abandon(candidate, source_id)
-        except (_AcceptsWritesError, exceptions.SourceNotChangedError) as error:
+        except (_MayWriteError, exceptions.SourceNotChangedError) as error:
             raise self._refused(
                 candidate_id,
                 _TASKS.get(role, 'NONE') if role is not None else 'NONE',
@@ -111,7 +111,7 @@ class ReplicaDeletions:
             LOG.warning('Replica %s: is deleted while it does not answer: %s', candidate_id, error)
             return
         if accepts_writes:
-            raise _AcceptsWritesError(f'replica {candidate_id}: accepts writes')
+            raise _MayWriteError(f'replica {candidate_id}: accepts writes')
 
     def _abandon(self, candidate: Member, source_id: str) -> None:
         """Have a source go on whose promoted replica is deleted before the promotion has ended.
@@ -141,17 +141,52 @@ class ReplicaDeletions:
                     again = new_source.NewSource(deps, source)
                     again.attach(others)
                     again.renew(others)
-        except _AcceptsWritesError:
+        except _MayWriteError:
             raise
         except exceptions.OperationUnfinishedError as error:
             LOG.error('Source %s: does not go on yet: %s', source_id, error)
 
-    @staticmethod
-    def _stop_candidate(deps: SourceDependencies, candidate: Member) -> None:
-        """Return when a replica that is being deleted accepts no writes."""
+    def _stop_candidate(self, deps: SourceDependencies, candidate: Member) -> None:
+        """Return when a replica that is being deleted accepts no writes.
+
+        :raises _MayWriteError: neither its agent, nor Nova, nor Ceph says so
+        """
         try:
             if deps.agents.status(candidate.instance_id).accepts_writes:
                 deps.agents.make_read_only(candidate.instance_id, True)
         except exceptions.GuestUnavailableError:
-            if candidate.server_id is not None:
-                deps.stop_server(candidate.server_id)
+            if not self._is_switched_off(candidate):
+                self._fence(deps, candidate)
+
+    def _is_switched_off(self, candidate: Member) -> bool:
+        """Have Nova switch a server off; return whether it is off within a while, or gone."""
+        server_id = candidate.server_id
+        if server_id is None:
+            return True
+        deadline = self._deps.deadline(self._deps.answer_sec)
+        try:
+            self._deps.stop_server(server_id)
+            while not self._deps.is_server_off(server_id):
+                if not deadline.pause(_POLL_SEC):
+                    LOG.warning('Server %s: Nova does not switch it off', server_id)
+                    return False
+        except exceptions.ServiceUnavailableError as error:
+            LOG.warning('Server %s: Nova does not answer: %s', server_id, error)
+            return False
+        return True
+
+    @staticmethod
+    def _fence(deps: SourceDependencies, candidate: Member) -> None:
+        """Cut a server off from its volume, which is being deleted with it.
+
+        :raises _MayWriteError: there is no proof that it cannot write any more
+        """
+        if candidate.volume_id is None:
+            return
+        try:
+            deps.volumes.fence(candidate.volume_id)
+        except (exceptions.StorageError, exceptions.ServiceUnavailableError) as error:
+            raise _MayWriteError(
+                f'replica {candidate.instance_id}: it is not known whether its server accepts '
+                f'writes: {error}'
+            ) from error

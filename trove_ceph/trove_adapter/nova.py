@@ -93,6 +93,14 @@ class Nova:
         ):
             self._client.servers.stop(server_id)
 
+    def is_off(self, server_id: str) -> bool:
+        """Return whether a server is powered off and stays so, or is gone.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        found = self.find(server_id)
+        return found is None or (found.status == 'SHUTOFF' and not found.task)
+
     def request_deletion(self, server_id: str) -> None:
         """Request the deletion of a server; idempotent.
 

@@ -188,7 +188,8 @@ class SourceDependencies:
 
     :param find_task: returns the name of the task of another operation of this package on an
         instance, which Trove's API overwrites; None: there is none
-    :param stop_server: powers a server off in Nova
+    :param stop_server: requests that Nova powers a server off
+    :param is_server_off: returns whether a server is powered off in Nova, or gone
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
         source refuses writes
     :param answer_sec: how long a guest agent is asked again that must answer
@@ -201,6 +202,7 @@ class SourceDependencies:
     choices: Choices
     find_task: Callable[[str], str | None]
     stop_server: Callable[[str], None]
+    is_server_off: Callable[[str], bool]
     catch_up_sec: float = 60
     answer_sec: float = 120
     clock: Callable[[], float] = time.monotonic

@@ -7,6 +7,7 @@ must never get lost, and two servers must never acknowledge at a time.
 
 import collections
 import dataclasses
+import math
 import types
 
 from trove_ceph import exceptions
@@ -85,6 +86,8 @@ class World:
         #: The replicas whose accounts were kept when others were dropped last, by source.
         self.kept_users = {}
         self.flattened, self.stopped, self.renewed = set(), [], {}
+        #: How long Nova takes to power a server off, and when one is off.
+        self.stop_takes_sec, self.off_at = 0, {}
         self.last_known = GtidSet()
         self.acknowledged = GtidSet()
         self.writes = True
@@ -140,6 +143,7 @@ class World:
             choices=choices,
             find_task=self.other_tasks.get,
             stop_server=client(Servers(self), 'nova').stop,
+            is_server_off=client(Servers(self), 'nova').is_off,
             clock=lambda: self.now,
             sleep=self.sleep,
         )
@@ -405,4 +409,14 @@ class Servers:
 
     def stop(self, server_id):
         self._world.stopped.append(server_id)
-        self._world.servers[server_id.removeprefix('vm-')].is_down = True
+        if not self._world.stop_takes_sec:
+            self._server(server_id).is_down = True
+        self._world.off_at.setdefault(server_id, self._world.now + self._world.stop_takes_sec)
+
+    def is_off(self, server_id):
+        is_off = self._world.now >= self._world.off_at.get(server_id, math.inf)
+        self._server(server_id).is_down |= is_off
+        return is_off
+
+    def _server(self, server_id):
+        return self._world.servers[server_id.removeprefix('vm-')]

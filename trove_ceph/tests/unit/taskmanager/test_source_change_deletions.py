@@ -3,6 +3,7 @@
 
 import contextlib
 import itertools
+import math
 
 from oslotest import base
 
@@ -125,6 +126,38 @@ class DeletionTest(base.BaseTestCase):
         self.delete(world, 'one', recovers_first=False)
         self.assertEqual('PROMOTING', world.tasks['one'])
         self.assertEqual(['one'], world.writers())
+
+    def delete_silent(self, stop_takes_sec=0, down=()):
+        """Delete a replica that accepts writes, and whose agent is silent."""
+        world = self.promote_until_it_accepts_writes()
+        world.servers['one'].is_silent = True
+        world.stop_takes_sec = stop_takes_sec
+        world.down.update(down)
+        self.delete(world, 'one', recovers_first=False)
+        return world
+
+    def test_the_source_waits_until_a_silent_replica_is_switched_off(self):
+        world = self.delete_silent(stop_takes_sec=60)
+        self.assertEqual(([], ['vm-one']), (world.refused, world.stopped))
+        self.assertFalse(world.servers['one'].is_fenced)
+        self.assertEqual([SOURCE], world.writers())
+        self.assertEqual([], world.broken)
+
+    def test_a_silent_replica_that_nova_does_not_switch_off_is_fenced(self):
+        for stop_takes_sec, down in ((math.inf, ()), (0, ('nova',))):
+            world = self.delete_silent(stop_takes_sec, down)
+            self.assertTrue(world.servers['one'].is_fenced)
+            self.assertEqual(([], [SOURCE]), (world.refused, world.writers()))
+            self.assertEqual([], world.broken)
+
+    def test_a_silent_replica_is_kept_while_it_may_write(self):
+        world = self.delete_silent(math.inf, ['ceph'])
+        self.assertIn('repeat the deletion', world.refused[0])
+        self.assertEqual(['one'], world.writers())
+        self.assertTrue(world.servers[SOURCE].is_read_only)
+        world.down.clear()
+        self.delete(world, 'one', recovers_first=False)
+        self.assertEqual([SOURCE], world.writers())
 
     def test_source_that_does_not_answer_does_not_delay_the_deletion(self):
         def delete(number):

@@ -40,6 +40,19 @@ class NovaDeletionTest(base.BaseTestCase):
             'OS-EXT-SRV-ATTR:host': 'host-1',
         }
 
+    def test_a_server_is_off_when_nova_has_switched_it_off(self):
+        found = self.cloud.servers['server']
+        for status, task, is_off in (
+            ('ACTIVE', None, False),
+            ('ACTIVE', 'powering-off', False),
+            ('SHUTOFF', None, True),
+            ('SHUTOFF', 'powering-on', False),
+        ):
+            found.update({'status': status, 'OS-EXT-STS:task_state': task})
+            self.assertEqual(is_off, self.nova.is_off('server'), (status, task))
+        del self.cloud.servers['server']
+        self.assertTrue(self.nova.is_off('server'))
+
     def sleep(self, seconds):
         self.seconds += seconds
         self.pass_time()

@@ -90,6 +90,11 @@ class OtherTasks:
         is_reprovisioning = replica is not None and replica.state.is_reprovisioning
         return 'MIGRATING' if is_reprovisioning else None
 
+    def is_blocked(self, instance_id: str) -> bool:
+        """Return whether the re-provisioning of a replica waits for an operator."""
+        replica = self._replicas.find(instance_id)
+        return replica is not None and replica.state.needs_operator
+
 
 class Cinder(Protocol):
     """The volumes in Cinder."""

@@ -70,6 +70,7 @@ def make_source_changes(
             ),
             choices=source_changes.Choices(store, deps.worker),
             find_task=tasks.find,
+            is_blocked=tasks.is_blocked,
             stop_server=servers.request_stop,
             is_server_off=servers.is_off,
             catch_up_sec=conf.trove_ceph_replication.catch_up_timeout_sec,

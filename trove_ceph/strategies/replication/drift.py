@@ -136,18 +136,17 @@ def choose(
 ) -> Sequence[Candidate]:
     """Return the candidates to re-provision now, those with the most urgent cause first.
 
-    A source has one re-provisioning at a time, since a replica is out of service meanwhile.
+    A source has one re-provisioning at a time, since a replica is out of service meanwhile. One
+    that waits for an operator delays no other.
 
     :param records: of all replicas
     :param now: by the clock of the database
     """
-    busy = {one.source_id for one in records if one.state.is_reprovisioning}
-    used = sum(
-        one.state.is_reprovisioning
-        and not one.state.needs_operator
-        and one.requested_by is Requester.POLICY
-        for one in records
-    )
+    under_way = [
+        one for one in records if one.state.is_reprovisioning and not one.state.needs_operator
+    ]
+    busy = {one.source_id for one in under_way}
+    used = sum(one.requested_by is Requester.POLICY for one in under_way)
     chosen = []
     for one in sorted(candidates, key=_urgency):
         if used >= settings.reprovisionings_at_once:

@@ -8,6 +8,9 @@ accept writes at a time. Nothing restarts.
 What can fail is tried before the point of no return, and undone: the old source accepts writes
 again. From there on the promotion goes on to its end with each instance that answers. Where a
 promotion was interrupted, the servers show: Trove's rows change last, in one transaction.
+
+A replica whose re-provisioning is blocked does not hinder it: it is recorded as a replica of the
+new source, and its re-provisioning has it follow that one once an operator has repaired it.
 """
 
 import dataclasses
@@ -124,7 +127,8 @@ class Promotion:
         if self._is_committed:
             return
         self._check_present()
-        group.check_free(self._deps, self.members)
+        blocked = [one for one in self._others if self._deps.is_blocked(one.instance_id)]
+        group.check_free(self._deps, [one for one in self.members if one not in blocked])
         if self._source.source_id is not None:
             raise self._refused(
                 f'its source {self._source.instance_id} is itself a replica; promote that one first'
@@ -217,7 +221,17 @@ class Promotion:
             self._deps.agents.detach(self._candidate_id, for_failover=True)
 
     def _attach_others(self) -> None:
-        self._new.attach(self._others)
+        # What is re-provisioned was blocked at the check.
+        free = []
+        for member in self._others:
+            if self._deps.find_task(member.instance_id) != 'MIGRATING':
+                free.append(member)
+            else:
+                LOG.warning(
+                    'Replica %s: follows the new source %s when its re-provisioning goes on',
+                    *(member.instance_id, self._candidate_id),
+                )
+        self._new.attach(free)
 
     def _attach_old_source(self) -> None:
         try:

@@ -188,6 +188,7 @@ class SourceDependencies:
 
     :param find_task: returns the name of the task of another operation of this package on an
         instance, which Trove's API overwrites; None: there is none
+    :param is_blocked: returns whether the re-provisioning of a replica waits for an operator
     :param stop_server: requests that Nova powers a server off
     :param is_server_off: returns whether a server is powered off in Nova, or gone
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
@@ -201,6 +202,7 @@ class SourceDependencies:
     volumes: Volumes
     choices: Choices
     find_task: Callable[[str], str | None]
+    is_blocked: Callable[[str], bool]
     stop_server: Callable[[str], None]
     is_server_off: Callable[[str], bool]
     catch_up_sec: float = 60

@@ -79,6 +79,8 @@ class World:
         self.sources[SOURCE] = None
         self.table = dict.fromkeys(replicas, SOURCE)
         self.other_tasks, self.deleted = {}, set()
+        #: The replicas whose re-provisioning waits for an operator.
+        self.blocked = set()
         self.faults = collections.defaultdict(list)
         #: Why deletions were refused.
         self.refused = []
@@ -142,6 +144,7 @@ class World:
             volumes=client(Volumes(self), 'volumes'),
             choices=choices,
             find_task=self.other_tasks.get,
+            is_blocked=self.blocked.__contains__,
             stop_server=client(Servers(self), 'nova').stop,
             is_server_off=client(Servers(self), 'nova').is_off,
             clock=lambda: self.now,

@@ -271,6 +271,10 @@ class ChooseTest(base.BaseTestCase):
         ]
         self.assertEqual(['a'], self.choose([(record('a'), Cause.AGE)], others))
 
+    def test_one_that_waits_for_an_operator_delays_no_other_of_its_source(self):
+        blocked = record('b', state=ReplicaState.BLOCKED, requested_by=Requester.TENANT)
+        self.assertEqual(['a'], self.choose([(record('a'), Cause.AGE)], [blocked]))
+
     def test_a_pause_follows_each_reprovisioning_and_doubles_with_each_failure(self):
         settings = WatchSettings(pause=HOUR)
         for failures, ended, expected in (

@@ -394,6 +394,15 @@ class ReprovisionTest(base.BaseTestCase):
         self.world.finish()
         self.world.check_as_before()
 
+    def test_another_replica_is_promoted_while_it_is_blocked(self):
+        self.world.becomes = 'PAUSED'
+        self.reach_blocked()
+        self.world.follow('source-2')
+        self.world.becomes, self.world.server_status = None, 'ACTIVE'
+        self.world.finish()
+        self.assertEqual('source-2', self.world.record().source_id)
+        self.world.check_as_before()
+
     def test_deleted_while_it_is_blocked(self):
         self.world.becomes = 'PAUSED'
         self.reach_blocked()

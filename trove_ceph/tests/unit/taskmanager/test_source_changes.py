@@ -95,6 +95,28 @@ class PromotionTest(base.BaseTestCase):
         self.assertEqual('MIGRATING', self.world.tasks['two'])
         self.assertEqual('NONE', self.world.tasks['one'])
 
+    def block(self, name):
+        self.world.blocked.add(name)
+        self.world.other_tasks[name] = 'MIGRATING'
+        self.world.servers[name].is_down = True
+
+    def test_another_replica_whose_re_provisioning_is_blocked(self):
+        """It is recorded as a replica of the new source, and goes on by itself."""
+        world = self.world
+        self.block('two')
+        self.promote()
+        world.check_source('one', [SOURCE])
+        self.assertEqual(('one', 'one'), (world.sources['two'], world.table['two']))
+        self.assertEqual('MIGRATING', world.tasks['two'])
+        self.assertEqual({}, world.renewed)
+        self.assertEqual({SOURCE, 'two'}, world.kept_users['one'])
+
+    def test_a_promotion_of_a_blocked_replica(self):
+        self.block('one')
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn('has the task MIGRATING', str(error))
+        self.assertEqual('MIGRATING', self.world.tasks['one'])
+
     def test_a_replica_that_is_being_deleted(self):
         self.world.tasks['one'] = 'DELETING'
         error = self.assertRaises(REFUSED, self.promote)

@@ -14,6 +14,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import claims, instance_operations, replacements, replicas
 from trove_ceph.db.replica_record import Observation, ReplicaState
+from trove_ceph.db.replica_states import Event
 from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.taskmanager import (
@@ -201,6 +202,18 @@ class ChangedReplicasTest(base.BaseTestCase):
         self.replicas.request(self.instance.id, 'it does not follow')
         self.assertIs(ReplicaState.REQUESTED, self.store.find(self.instance.id).state)
         self.assertEqual('MIGRATING', self.tasks.find(self.instance.id))
+        self.assertFalse(self.tasks.is_blocked(self.instance.id))
+
+    def test_a_blocked_replica(self):
+        self.assertFalse(self.tasks.is_blocked(self.instance.id))
+        self.register(self.instance, 'source')
+        self.assertFalse(self.tasks.is_blocked(self.instance.id))
+        self.replicas.request(self.instance.id, 'it does not follow')
+        worker = claims.Claimant('worker')
+        claim = self.store.claim(self.instance.id, worker)
+        for event in (Event.CLONE, Event.EXCHANGE, Event.BLOCK):
+            self.store.advance(claim, event)
+        self.assertTrue(self.tasks.is_blocked(self.instance.id))
 
     def test_tasks_of_creation_and_deletion(self):
         worker = claims.Claimant('worker')

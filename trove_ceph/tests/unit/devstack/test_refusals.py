@@ -100,7 +100,7 @@ class StackTest(DevStackTestCase):
     def test_trove_outside_the_window(self):
         message = self.refused('pre-install', 'install', fails=['installed_version.py'])
         self.assertIn('enable_plugin trove URL BRANCH', message)
-        self.assertIn('trove>=26', message)
+        self.assertIn('trove>=', message)
         self.assertEqual([], [one for one in self.calls() if one.startswith('setup_develop')])
 
     def test_no_configuration_of_ceph(self):

@@ -149,6 +149,14 @@ class NovaTestCase(base.BaseTestCase):
         conf, _ = self._read(nova)
         self.assertEqual(2, len(conf.reserved_huge_pages))
 
+    def test_devstack_with_root_disks_on_the_host(self):
+        made = deployment.make(workload=sample.workload(root_disk=RootDisk.LOCAL))
+        text = deployment.rendered(made)['devstack/hci-1/local.conf']
+        self.assertIn('ENABLE_CEPH_NOVA=True\n', text)
+        conf, _ = self._read(text.rpartition('|$NOVA_CONF]]\n')[2])
+        self.assertEqual('default', conf.libvirt.images_type)
+        self.assertNotIn('images_type', deployment.rendered(made)[NOVA])
+
 
 class CommandsTestCase(base.BaseTestCase):
     """The script of commands, run with a client that notes them."""

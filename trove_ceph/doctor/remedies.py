@@ -46,7 +46,7 @@ UPDATE_VERSION = (
 )
 PERMISSIONS = 'rabbitmqctl list_permissions -p trove-ceph'
 TRASH = 'rbd --pool {pool} trash ls --long'
-INSTALL = 'pip install trove-ceph'
+INSTALL = "pip install 'trove-ceph[server]'"
 INSTALL_TROVE = f"pip install '{window.REQUIREMENT}'"
 #: What mends a file is no command.
 EDIT = 'edit [{group}] {option}; restart {service}'

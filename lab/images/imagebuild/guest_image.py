@@ -100,7 +100,8 @@ def _install_wheel(root: Path, wheel_file: Path, constraints: Path, *, log: Path
     inside = root / "tmp" / wheel_file.name
     shutil.copyfile(wheel_file, inside)
     shutil.copyfile(constraints, root / "tmp/constraints.txt")
-    install = ["--no-compile", "--constraint=/tmp/constraints.txt", f"/tmp/{wheel_file.name}"]
+    install = ["--no-compile", "--constraint=/tmp/constraints.txt"]
+    install.append(f"/tmp/{wheel_file.name}[server]")
     guest_base.pip_install(root, install, log=log)
     for tests in root.glob(f"{guest_base.VENV[1:]}/lib/python3*/site-packages/trove_ceph/tests"):
         shutil.rmtree(tests)

@@ -60,7 +60,7 @@ class SettingsTest(DevStackTestCase):
 
     def test_plugins_of_tempest_are_named_once(self):
         ended = self.run_phases('source', before='echo "$TEMPEST_PLUGINS"')
-        self.assertEqual(1, ended.stdout.split().count(str(CHECKOUT)))
+        self.assertEqual(1, ended.stdout.split().count(f'{CHECKOUT}[bench,server]'))
 
 
 class CallsTest(DevStackTestCase):

@@ -5,7 +5,7 @@ Trove promises none of them to other projects. The guest agent's are in ``test_g
 """
 
 import importlib.metadata
-import re
+import tomllib
 from pathlib import Path
 
 import fixtures
@@ -60,12 +60,9 @@ class VersionTest(contract.ContractTestCase):
     """The versions of Trove that may be installed."""
 
     def test_requirements_name_the_supported_versions(self):
-        listed = (CHECKOUT / 'requirements.txt').read_text().splitlines()
-        (found,) = [
-            requirements.Requirement(line.partition('#')[0])
-            for line in listed
-            if re.match(r'trove\b(?!-)', line)
-        ]
+        project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
+        listed = map(requirements.Requirement, project['optional-dependencies']['server'])
+        (found,) = [each for each in listed if each.name == 'trove']
         self.assertEqual(requirements.Requirement(window.REQUIREMENT), found)
         self.assertIn(importlib.metadata.version('trove'), found.specifier)
 

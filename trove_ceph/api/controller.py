@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import webob.exc
+from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
 from trove.instance import models as instance_models
@@ -77,6 +78,20 @@ def authorize(context: Any, rule: str, subject: str, project_id: str | None) -> 
     if project_id != context.project_id and not context.is_admin:
         raise absent(subject)
     policy.authorize_on_target(context, rule, {'tenant': project_id or 'none'})
+
+
+def authorize_list(request: Any, context: Any, key: str) -> str | None:
+    """Check that the caller may list what a request asks for.
+
+    :param key: of the rules ``KEY:index`` and ``KEY:index:all_projects``
+    :returns: the project whose objects are listed; None: those of all projects
+    :raises PolicyNotAuthorized: a rule does not allow it
+    """
+    policy.authorize_on_tenant(context, f'{key}:index')
+    if not strutils.bool_from_string(request.GET.get('all_projects')):
+        return context.project_id
+    policy.authorize_on_tenant(context, f'{key}:index:all_projects')
+    return None
 
 
 def authorize_policy(

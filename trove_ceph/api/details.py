@@ -6,7 +6,6 @@ from typing import Any
 
 import webob.exc
 from oslo_config import cfg
-from oslo_utils import strutils
 from trove.backup import models as backup_models
 from trove.common import policy, wsgi
 
@@ -34,11 +33,8 @@ class DetailsController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List backups, the latest first."""
         context = self.context_of(req)
-        policy.authorize_on_tenant(context, 'backup_detail:index')
-        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
-        if all_projects:
-            policy.authorize_on_tenant(context, 'backup_detail:index:all_projects')
-        filters = {'deleted': False} | ({} if all_projects else {'tenant_id': context.project_id})
+        project_id = controller.authorize_list(req, context, _KEY)
+        filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
         rows: Sequence[Any] = sorted(
@@ -47,7 +43,7 @@ class DetailsController(controller.Controller):
             reverse=True,
         )
         with controller.translated():
-            found = self._records.all() if all_projects else self._of(context, filters)
+            found = self._of(context, filters) if project_id else self._records.all()
             by_id = {one.backup_id: one for one in found}
             if state := req.GET.get('state'):
                 rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]

@@ -5,9 +5,8 @@ import datetime
 from typing import Any
 
 from oslo_config import cfg
-from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
-from trove.common import policy, wsgi
+from trove.common import wsgi
 
 from trove_ceph.api import controller, pages, schemas, views
 from trove_ceph.db import replacements
@@ -34,14 +33,11 @@ class FailoversController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List failovers, the latest first."""
         context = self.context_of(req)
-        policy.authorize_on_tenant(context, 'failover:index')
-        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
-        if all_projects:
-            policy.authorize_on_tenant(context, 'failover:index:all_projects')
+        project_id = controller.authorize_list(req, context, _KEY)
         with controller.translated():
             found = self._store.list(
                 instance_id=req.GET.get('instance_id'),
-                project_id=None if all_projects else context.project_id,
+                project_id=project_id,
             )
         failovers = [one for one in found if one.kind is ReplacementKind.FAILOVER]
         page, marker = pages.of(

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
-from oslo_utils import strutils
-from trove.common import policy, wsgi
+from trove.common import wsgi
 from trove.instance import models as instance_models
 
 from trove_ceph.api import controller, instance_views, pages, replica_facts, volume_tiers
@@ -40,11 +39,8 @@ class InstanceDetailsController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List instances, the latest first."""
         context = self.context_of(req)
-        policy.authorize_on_tenant(context, f'{_KEY}:index')
-        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
-        if all_projects:
-            policy.authorize_on_tenant(context, f'{_KEY}:index:all_projects')
-        filters = {'deleted': False} | ({} if all_projects else {'tenant_id': context.project_id})
+        project_id = controller.authorize_list(req, context, _KEY)
+        filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         rows, marker = pages.of(
             sorted(
                 instance_models.DBInstance.find_all(**filters),

@@ -6,8 +6,7 @@ from typing import Any
 
 import webob.exc
 from oslo_config import cfg
-from oslo_utils import strutils
-from trove.common import policy, wsgi
+from trove.common import wsgi
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
@@ -50,13 +49,10 @@ class ReplicationController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List replicas, the latest first."""
         context = self.context_of(req)
-        policy.authorize_on_tenant(context, f'{_KEY}:index')
-        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
-        if all_projects:
-            policy.authorize_on_tenant(context, f'{_KEY}:index:all_projects')
+        project_id = controller.authorize_list(req, context, _KEY)
         rows, marker = pages.of(
             _replica_rows(
-                project_id=None if all_projects else context.project_id,
+                project_id=project_id,
                 source_id=req.GET.get('source_id'),
             ),
             context,

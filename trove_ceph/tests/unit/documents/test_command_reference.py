@@ -93,8 +93,7 @@ class TextTest(DocumentsTestCase):
 class ManualPagesTest(DocumentsTestCase):
     def test_each_program_has_one_from_its_reference(self):
         pages = {
-            name: page
-            for page, name, *_ in runpy.run_path(str(SOURCE / 'conf.py'))['man_pages']
+            name: page for page, name, *_ in runpy.run_path(str(SOURCE / 'conf.py'))['man_pages']
         }
         self.assertEqual(set(PROJECT['scripts']), set(pages))
         for name, page in pages.items():

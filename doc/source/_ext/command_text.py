@@ -40,8 +40,8 @@ def describe_output_options(parsers: Iterable[argparse.ArgumentParser]) -> Itera
     if not found:
         return
     yield from heading('Output options')
-    yield 'Commands whose usage ends with ``[output options]`` have these. Not each command has all '
-    yield f'formats; they are {_all_formats(known)}.'
+    yield 'Commands whose usage ends with ``[output options]`` have these. Not each command has '
+    yield f'all formats; they are {_all_formats(known)}.'
     yield from ['', '.. program:: output', '']
     for parser, action in found.values():
         yield from _option(parser, action, _FORMAT if '--format' in action.option_strings else None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The playbook that describes hosts, and its module, on files as a kernel has them."""
 
+import importlib.machinery
 import importlib.util
 import os
 import subprocess
@@ -26,9 +27,17 @@ def _example():
     return '\n'.join(one.removeprefix('#   ') for one in lines[start : lines.index('#', start)])
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Write no compiled module, which would get into the wheel with the other files of etc/."""
+
+    def set_data(self, *_arguments, **_options):
+        """Do nothing."""
+
+
 def _module():
     path = ANSIBLE / 'library/hci_host_facts.py'
-    spec = importlib.util.spec_from_file_location('hci_host_facts', path)
+    loader = _Loader('hci_host_facts', str(path))
+    spec = importlib.util.spec_from_file_location('hci_host_facts', path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -230,6 +230,13 @@ class Connection:
                 raise rados.OSError(prefix, errno=-code)
         return json.loads(output)
 
+    def check_pool(self, pool: str) -> None:
+        """Check that a pool exists.
+
+        :raises NotFoundError: it does not
+        """
+        _by_name(self.mon_command('osd pool ls', detail='detail'), 'pool_name', pool)
+
     def usage(self, pool: str) -> image_types.PoolUsage:
         """Return the space usage of a pool.
 

@@ -19,6 +19,8 @@ def busiest(link: connection.Connection, pool: str) -> list[image_types.ImagePer
 
     :raises NotFoundError: the pool does not exist
     """
+    # The manager denies access to a pool that it does not know, as to one without a cap.
+    link.check_pool(pool)
     answer = link.mgr_command(
         f'measuring pool {pool}', 'rbd perf image stats', pool_spec=pool, sort_by='write_ops'
     )

@@ -6,6 +6,8 @@ header, and removes them in reverse order. The tests create the states in betwee
 objects of a complete image.
 """
 
+import dataclasses
+
 from oslo_utils import units
 
 from trove_ceph import exceptions
@@ -167,8 +169,8 @@ class TrashTest(RemainsTestCase):
             self.assertEqual(set(), self.objects_of(trashed.image_id, image.name))
 
     def leave(self, has_map):
-        """Create the remains of an interrupted purge."""
-        trashed = self.storage.trash(self.make())
+        """Create the remains of an interrupted purge, whose size is lost with the header."""
+        trashed = dataclasses.replace(self.storage.trash(self.make()), size_bytes=None)
         self.set_state(trashed, REMOVING)
         self.remove_objects(f'rbd_header.{trashed.image_id}')
         if not has_map:

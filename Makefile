@@ -30,6 +30,11 @@ test-clean:  ## Remove the environments and results of tests
 
 # ---- the lab -----------------------------------------------------------------------------------
 
+# LAB_PROFILE=hci: see doc/source/contributor/lab.rst.
+ifdef LAB_PROFILE
+export TROVE_CEPH_LAB_PROFILE := $(LAB_PROFILE)
+endif
+
 .PHONY: lab
 lab:  ## The whole cloud on this machine, with a MySQL database in it (root); rerun to recover
 	@lab/bin/lab up

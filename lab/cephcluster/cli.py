@@ -12,6 +12,9 @@ import time
 from cephcluster import create, daemons, layout, state
 from cephcluster.errors import ClusterError, UsageError
 
+#: Ceph accepts no smaller osd_memory_target.
+LEAST_TARGET_MIB = 896
+
 OVERVIEW = """\
 A real Ceph cluster on this machine, all of it under one directory: one monitor (mon.a), one
 manager (mgr.x) and any number of BlueStore OSDs, each on a loop device over a sparse file that
@@ -55,6 +58,21 @@ def build_parser():
         metavar='N',
         help="limit an OSD's device to N reads and N writes per second, as a slow disk; default: "
         'no limit',
+    )
+    run.add_argument(
+        '--cpus',
+        type=_cpus,
+        default=frozenset(),
+        metavar='N,N…',
+        help='the CPUs that the daemon may use; default: all',
+    )
+    run.add_argument(
+        '--memory-target-mib',
+        type=_memory_target,
+        default=0,
+        metavar='N',
+        help=f'the memory that an OSD tries to keep to, {LEAST_TARGET_MIB} MiB at least; default: '
+        'a small cache of a fixed size',
     )
     run.set_defaults(act=_run)
     start = verbs.add_parser('start', help='start every daemon; returns when all OSDs are active')
@@ -105,6 +123,20 @@ def _positive(text):
     return int(text)
 
 
+def _cpus(text):
+    parts = text.split(',')
+    if not all(part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f'{text!r} is not a list of CPUs, such as 0,1')
+    return frozenset(map(int, parts))
+
+
+def _memory_target(text):
+    mib = _positive(text)
+    if mib < LEAST_TARGET_MIB:
+        raise argparse.ArgumentTypeError(f'{text} MiB is less than {LEAST_TARGET_MIB} MiB')
+    return mib
+
+
 def _address(text):
     try:
         return str(ipaddress.IPv4Address(text))
@@ -147,7 +179,14 @@ def _create(arguments, paths, report):
 
 
 def _run(arguments, paths, report):
-    daemons.execute(paths.get(), paths, arguments.daemon, arguments.device_iops)
+    daemons.execute(
+        paths.get(),
+        paths,
+        arguments.daemon,
+        device_iops=arguments.device_iops,
+        cpus=arguments.cpus,
+        memory_target_mib=arguments.memory_target_mib,
+    )
     return 1
 
 

@@ -140,12 +140,15 @@ def prepare(settings, paths, name):
             link.symlink_to(device)
 
 
-def execute(settings, paths, name, device_iops=0):
+def execute(settings, paths, name, device_iops=0, cpus=(), memory_target_mib=0):
     """Replace this process by the daemon, in the foreground; return only by an exception.
 
     :param device_iops: the most reads, and the most writes, per second on an OSD's device; 0: no
         limit.
-    :raises UsageError: the cluster has no such daemon, or the limit cannot be set.
+    :param cpus: the CPUs that the daemon may use; none: those of this process.
+    :param memory_target_mib: the memory that an OSD tries to keep to, by caches that grow and
+        shrink; 0: a small cache of a fixed size.
+    :raises UsageError: the cluster has no such daemon, or a limit cannot be set.
     :raises DaemonError: the daemon is running already.
     """
     if name not in layout.daemon_names(settings):
@@ -155,12 +158,35 @@ def execute(settings, paths, name, device_iops=0):
         raise DaemonError(f'{name} runs already, as pid {running[0].pid}')
     if device_iops and not name.startswith('osd.'):
         raise UsageError(f'{name} has no device; --device-iops is for an OSD')
+    if memory_target_mib and not name.startswith('osd.'):
+        raise UsageError(f'{name} has no caches; --memory-target-mib is for an OSD')
+    if cpus:
+        _use_cpus(name, cpus)
     prepare(settings, paths, name)
     throttle.ensure_no_limit(settings, name)
     if device_iops:
         throttle.limit(settings, name, paths.daemon_dir(name) / 'block', device_iops)
-    arguments = [*command(settings, name), '-f']
+    arguments = [*command(settings, name), '-f', *_memory_options(memory_target_mib)]
     os.execvpe(arguments[0], arguments, environment())
+
+
+def _use_cpus(name, cpus):
+    """Restrict this process, and what it becomes by exec, to some CPUs."""
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        listed = ','.join(map(str, sorted(cpus)))
+        raise UsageError(
+            f'{name} cannot run on the CPUs {listed}: {error.strerror}; --cpus must name CPUs of '
+            'this machine, which are numbered from 0'
+        ) from error
+
+
+def _memory_options(target_mib):
+    """Return options for an OSD that precede those of ceph.conf."""
+    if not target_mib:
+        return []
+    return ['--bluestore_cache_autotune=true', f'--osd_memory_target={target_mib * 1024**2}']
 
 
 def ensure_started(settings, paths, name):

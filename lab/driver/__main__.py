@@ -9,6 +9,7 @@ from driver import (
     bench,
     environment,
     fault_injection,
+    hci,
     kill_server,
     scenario,
     second_compute,
@@ -85,6 +86,9 @@ def _parser():
     )
     backups.add_arguments(
         add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')
+    )
+    hci.add_arguments(
+        add('hci', hci.run, 'divide the CPUs between running OSDs and guests, or lift the division')
     )
     second_compute.add_arguments(
         add(second_compute.NAME, second_compute.run, 'fail and recover the second compute host')

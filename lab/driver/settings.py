@@ -20,6 +20,8 @@ _BOUNDS = {
     'cinder_volume_services': (1, 3),
     'warm_guests': (0, 8),
     'second_compute': (0, 1),
+    'hci_cpu_scale': (1, 64),
+    'hci_memory_scale': (1, 64),
     'flavor_ram_mib': (768, 524288),
     'flavor_vcpus': (1, 64),
     'volume_gib': (1, 1024),
@@ -29,6 +31,7 @@ CHOICES = {
     'virt_type': ('auto', 'kvm', 'qemu'),
     'backups': ('stock', 'trove_ceph'),
     'quiesce': ('none', 'ddl', 'freeze'),
+    'profile': ('decoupled', 'hci'),
 }
 _CIDRS = ('management_cidr', 'public_cidr', 'tenant_cidr')
 

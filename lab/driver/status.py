@@ -11,9 +11,10 @@ import time
 import urllib.error
 import urllib.request
 
-from driver import environment, processes, second_compute
+from driver import cpu_split, environment, machine_profile, processes, second_compute
 from driver.errors import LabError
 from driver.settings import LAB_DIR
+from hci_profile import profile as profiles
 
 API_SERVICES = ('keystone', 'placement', 'glance', 'neutron', 'nova', 'cinder', 'trove')
 COMMAND_TIMEOUT_SEC = 60
@@ -36,7 +37,7 @@ def show(settings, args) -> int:
         raise LabError('there is no lab yet: run make lab first')
     rows = [
         row
-        for part in (_processes, _ceph, _endpoints, _guests, _databases)
+        for part in (_processes, _ceph, _endpoints, _guests, _cpus, _databases)
         for row in part(settings)
     ]
     if args.format == 'json':
@@ -150,6 +151,23 @@ def _http_code(url):
 def _guests(settings):
     for pid, name in processes.guests(settings).items():
         yield Row('guest', name, 'running', True, f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
+
+
+def _cpus(settings):
+    """Yield the CPUs that each OSD and each guest may use, as the kernel has them."""
+    profile = profiles.find(settings.root)
+    divided = profile is not None and machine_profile.is_divided(settings)
+    for name, pids in cpu_split.running(settings).items():
+        for pid in pids:
+            cpus = cpu_split.cpus_of(pid)
+            expected = machine_profile.expected_cpus(profile, name) if divided else None
+            detail = 'profile hci' if divided else 'not divided'
+            if divided and cpus != expected:
+                detail = (
+                    f'profile hci: {profiles.cpu_list(expected)}; lab/bin/lab hci apply sets it'
+                )
+            ok = cpus == expected if divided else None
+            yield Row('CPUs', name, profiles.cpu_list(cpus) or 'gone', ok, f'{detail}, pid {pid}')
 
 
 def _databases(settings):

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from driver import processes, second_compute
+from driver import machine_profile, processes, second_compute
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 from driver.up import exclusive
@@ -112,6 +112,7 @@ def _stop(settings):
         processes.terminate([pid], STOP_TIMEOUT_SEC)
     processes.terminate(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
     _clear_inspections(settings)
+    machine_profile.restore_kernel(settings)
     for device in devices:
         if os.path.exists(f'/sys/class/net/{device}'):
             subprocess.run(['ip', 'link', 'delete', device], capture_output=True)

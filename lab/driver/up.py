@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from driver import preflight, processes
+from driver import machine_profile, preflight, processes
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 
@@ -53,6 +53,7 @@ def up(settings, args) -> int:
                 'The next run continues from there. '
                 f'All logs: {settings.root}/log'
             )
+        machine_profile.settle(settings)
         (settings.root / 'state' / 'installed').touch()
         if args.cloud_only:
             return 0

@@ -91,6 +91,9 @@ class Host:
             if cores:
                 memory_kib = _total_kib(_read(path / 'meminfo'))
                 nodes.append(_node(_number(path), memory_kib, cores))
+        if len(nodes) == 1:
+            # Some kernels count memory that was added at run time for the machine only.
+            nodes[0]['memory'] = _mib(_total_kib(_read(self._root / 'proc/meminfo')))
         if nodes:
             return nodes
         # A kernel without support for NUMA.
@@ -262,7 +265,11 @@ def _named(disks: dict[str, dict[str, Any]], paths: list[str]) -> list[dict[str,
 
 
 def _node(number: int, memory_kib: int, cores: list[str]) -> dict[str, Any]:
-    return {'node': number, 'memory': f'{memory_kib // 1024}MiB', 'cores': cores}
+    return {'node': number, 'memory': _mib(memory_kib), 'cores': cores}
+
+
+def _mib(kib: int) -> str:
+    return f'{kib // 1024}MiB'
 
 
 def _numa_of(path: Path) -> dict[str, int]:

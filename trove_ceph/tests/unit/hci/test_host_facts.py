@@ -140,6 +140,13 @@ class HostTestCase(base.BaseTestCase):
             found['numa'],
         )
 
+    def test_memory_that_was_added_later_counts(self):
+        kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
+        kernel.add_node(0, '0-1', {0: '0', 1: '1'}, 8 * 1024**2)
+        kernel.write('proc/meminfo', 'MemTotal:  25165824 kB\nMemFree: 1 kB\n')
+        (node,) = facts.Host(kernel.root).numa_nodes()
+        self.assertEqual({'node': 0, 'memory': '24576MiB', 'cores': ['0', '1']}, node)
+
     def test_kernel_without_numa(self):
         kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
         kernel.write('sys/devices/system/cpu/online', '0-1\n')

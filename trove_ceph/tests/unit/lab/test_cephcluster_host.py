@@ -199,7 +199,8 @@ class DaemonsTest(HostTestCase):
         ):
             self.paths.daemon_dir(name).mkdir(parents=True)
             daemons.execute(self.settings, self.paths, name, **options)
-        self.assertEqual(['-i', name.partition('.')[2]], exec_.call_args.args[1][1:3])
+        self.arguments = exec_.call_args.args[1]
+        self.assertEqual(['-i', name.partition('.')[2]], self.arguments[1:3])
         return limit
 
     def test_an_osd_is_limited_before_it_runs(self):
@@ -213,6 +214,25 @@ class DaemonsTest(HostTestCase):
     def test_refuses_to_limit_a_daemon_without_a_device(self):
         error = self.assertRaises(UsageError, self._execute, 'mon.a', device_iops=150)
         self.assertIn('mon.a has no device', str(error))
+
+    def test_an_osd_with_cpus_and_memory_of_its_own(self):
+        with mock.patch('os.sched_setaffinity') as set_cpus:
+            self._execute('osd.1', cpus={1, 2}, memory_target_mib=1024)
+        set_cpus.assert_called_once_with(0, {1, 2})
+        expected = ['-f', '--bluestore_cache_autotune=true', '--osd_memory_target=1073741824']
+        self.assertEqual(expected, self.arguments[-3:])
+
+    def test_by_default_all_cpus_and_a_small_cache(self):
+        with mock.patch('os.sched_setaffinity') as set_cpus:
+            self._execute('osd.1')
+        set_cpus.assert_not_called()
+        self.assertEqual('-f', self.arguments[-1])
+
+    def test_refuses_cpus_and_memory_that_a_daemon_cannot_have(self):
+        error = self.assertRaises(UsageError, self._execute, 'osd.1', cpus={8000})
+        self.assertIn('osd.1 cannot run on the CPUs 8000', str(error))
+        error = self.assertRaises(UsageError, self._execute, 'mon.a', memory_target_mib=1024)
+        self.assertIn('mon.a has no caches', str(error))
 
     def test_query_of_a_silent_admin_socket_returns_none(self):
         self.assertIsNone(daemons.query(self.paths, 'osd.0', 'status'))
@@ -308,6 +328,17 @@ class CommandLineTest(HostTestCase):
         run = ['--root', '/r', 'run', 'osd.3']
         self.assertEqual(0, parser.parse_args(run).device_iops)
         self.assertEqual(150, parser.parse_args([*run, '--device-iops', '150']).device_iops)
+
+    def test_cpus_and_memory(self):
+        parser = cli.build_parser()
+        run = ['--root', '/r', 'run', 'osd.3']
+        found = parser.parse_args([*run, '--cpus', '0,2', '--memory-target-mib', '896'])
+        self.assertEqual(({0, 2}, 896), (found.cpus, found.memory_target_mib))
+        found = parser.parse_args(run)
+        self.assertEqual((set(), 0), (found.cpus, found.memory_target_mib))
+        for words in (['--cpus', '0-1'], ['--cpus', ''], ['--memory-target-mib', '895']):
+            with mock.patch('sys.stderr', new=io.StringIO()):
+                self.assertRaises(SystemExit, parser.parse_args, [*run, *words])
 
     def test_status_without_a_cluster_fails(self):
         with mock.patch('sys.stderr', new=io.StringIO()) as stderr:

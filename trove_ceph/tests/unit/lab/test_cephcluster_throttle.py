@@ -78,7 +78,12 @@ class ProgramsTest(base.BaseTestCase):
     def render(self, **variables):
         environment = jinja2.nativetypes.NativeEnvironment(undefined=jinja2.StrictUndefined)
         environment.filters['regex_replace'] = lambda text, *pair: re.sub(*pair, str(text))
-        values = {'ceph_conf': '/etc/ceph.conf', 'state': '/s', 'playbook_dir': '/p'} | variables
+        values = {
+            'ceph_conf': '/etc/ceph.conf',
+            'state': '/s',
+            'playbook_dir': '/p',
+            'hci_profile': {},
+        } | variables
         for name, template in yaml.safe_load((ROLE / 'vars' / 'main.yml').read_text()).items():
             values[name] = environment.from_string(template).render(values)
         return {one['name']: one['command'] for one in values['ceph_programs']}
@@ -96,3 +101,12 @@ class ProgramsTest(base.BaseTestCase):
 
     def test_nothing_is_limited_by_default(self):
         self.assertEqual(set(), self.limited(lab_hdd_iops=0))
+
+    def test_profile_of_a_hyper_converged_host(self):
+        profile = {'osd_cpus': [0, 2], 'osds': ['osd.0'], 'osd_memory_target_mib': 1564}
+        commands = self.render(lab_osds_nvme=1, lab_osds_hdd=1, lab_hdd_iops=0, hci_profile=profile)
+        self.assertTrue(
+            commands['ceph-osd.0'].endswith(' run osd.0 --cpus=0,2 --memory-target-mib=1564')
+        )
+        self.assertTrue(commands['ceph-osd.1'].endswith(' run osd.1 --cpus=0,2'))
+        self.assertTrue(commands['ceph-mon.a'].endswith(' run mon.a'))

@@ -30,9 +30,12 @@ test-clean:  ## Remove the environments and results of tests
 
 # ---- the lab -----------------------------------------------------------------------------------
 
-# LAB_PROFILE=hci: see doc/source/contributor/lab.rst.
+# LAB_PROFILE=hci, LAB_RELEASE=2026.1: see doc/source/contributor/lab.rst.
 ifdef LAB_PROFILE
 export TROVE_CEPH_LAB_PROFILE := $(LAB_PROFILE)
+endif
+ifdef LAB_RELEASE
+export TROVE_CEPH_LAB_RELEASE := $(LAB_RELEASE)
 endif
 
 .PHONY: lab

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 
-from driver import processes
+from driver import processes, release
 from driver.errors import LabError
 
 SUPPORTED = {('debian', '12'), ('debian', '13'), ('ubuntu', '24.04')}
@@ -41,11 +41,16 @@ def check(settings, clock=time) -> None:
 
 
 def _problems(settings, clock):
-    problems = [
-        text
-        for probe in (_distribution, _directory, _memory, _disk, _devices, _addresses)
-        for text in probe(settings)
-    ]
+    probes = (
+        _distribution,
+        _directory,
+        release.older_than_databases,
+        _memory,
+        _disk,
+        _devices,
+        _addresses,
+    )
+    problems = [text for probe in probes for text in probe(settings)]
     # If another requirement is missing, waiting would only delay the message.
     return problems + list(_ports(settings, clock, wait=not problems))
 
@@ -59,8 +64,8 @@ def _root(settings):
 
 
 def _distribution(settings):
-    release = _os_release()
-    found = (release.get('ID', '?'), release.get('VERSION_ID', '?'))
+    system = _os_release()
+    found = (system.get('ID', '?'), system.get('VERSION_ID', '?'))
     if found not in SUPPORTED:
         names = ', '.join(' '.join(pair) for pair in sorted(SUPPORTED))
         yield (f'distribution {" ".join(found)} is not supported (supported: {names})')

@@ -12,6 +12,9 @@ from driver.errors import LabError
 
 LAB_DIR = pathlib.Path(__file__).resolve().parent.parent
 PREFIX = 'TROVE_CEPH_LAB_'
+#: The releases of OpenStack, oldest first, and the file with the versions of all its packages.
+RELEASES = {'2026.1': 'constraints-2026.1.txt', '2026.2': 'constraints.txt'}
+NEWEST_RELEASE = list(RELEASES)[-1]
 _BOUNDS = {
     'osds_nvme': (1, 16),
     'osds_hdd': (1, 16),
@@ -28,6 +31,7 @@ _BOUNDS = {
     'sysbench_seconds': (5, 3600),
 }
 CHOICES = {
+    'release': tuple(RELEASES),
     'virt_type': ('auto', 'kvm', 'qemu'),
     'backups': ('stock', 'trove_ceph'),
     'quiesce': ('none', 'ddl', 'freeze'),
@@ -57,6 +61,16 @@ class Settings:
         return self.root / 'bench'
 
     @property
+    def release_file(self) -> pathlib.Path:
+        """The file with the release of OpenStack that the root's databases were made for."""
+        return self.root / 'state' / 'release'
+
+    @property
+    def release(self) -> str:
+        """The release of OpenStack that this lab has, or is to have."""
+        return self.values['release']
+
+    @property
     def cache(self) -> pathlib.Path:
         return pathlib.Path(self.values['cache'])
 
@@ -77,7 +91,11 @@ class Settings:
     def playbook_vars(self) -> dict:
         """Return the variables for Ansible, all named ``lab_*``."""
         named = {f'lab_{key}': value for key, value in self.values.items()}
-        return named | {'lab_host_ip': self.host_ip, 'lab_public_ip': self.public_ip}
+        return named | {
+            'lab_constraints': str(LAB_DIR / RELEASES[self.release]),
+            'lab_host_ip': self.host_ip,
+            'lab_public_ip': self.public_ip,
+        }
 
 
 def load(lab_dir: pathlib.Path = LAB_DIR, environ=os.environ) -> Settings:
@@ -91,7 +109,16 @@ def load(lab_dir: pathlib.Path = LAB_DIR, environ=os.environ) -> Settings:
         _merge(values, _read(local), str(local))
     _merge_environ(values, environ)
     _validate(values)
-    return Settings(values)
+    return _with_release(Settings(values))
+
+
+def _with_release(settings):
+    # Without a named release, every command takes the lab as it is.
+    if not settings.release:
+        made = settings.release_file
+        settings.values['release'] = made.read_text().strip() if made.exists() else NEWEST_RELEASE
+    _validate_choice(settings.values, 'release')
+    return settings
 
 
 def _read(path):
@@ -160,15 +187,20 @@ def _validate(values):
         # Normalised, without double or trailing slashes: the lab's processes
         # are recognised by it.
         values[key] = str(path)
-    for key, choices in CHOICES.items():
-        if values[key] not in choices:
-            raise LabError(f'{key}: one of {", ".join(choices)} is needed, got {values[key]!r}')
+    for key in CHOICES:
+        if key != 'release' or values[key]:
+            _validate_choice(values, key)
     if bool(values['mysql_image']) != bool(values['mysql_version']):
         raise LabError('mysql_image and mysql_version belong together: set both or neither')
     if values['mysql_image'] and not os.path.isfile(values['mysql_image']):
         raise LabError(f'mysql_image: there is no file {values["mysql_image"]}')
     _validate_networks(values)
     _validate_ports(values['ports'])
+
+
+def _validate_choice(values, key):
+    if values[key] not in CHOICES[key]:
+        raise LabError(f'{key}: one of {", ".join(CHOICES[key])} is needed, got {values[key]!r}')
 
 
 def _validate_networks(values):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from driver import machine_profile, preflight, processes
+from driver import machine_profile, preflight, processes, release
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 
@@ -44,6 +44,7 @@ def up(settings, args) -> int:
         # A stopped process would not answer.
         processes.resume(processes.of_second_host(settings))
         ensure_tools(settings)
+        release.record(settings)
         code = run_playbook(settings, started)
         if not code and settings.values['second_compute']:
             code = run_playbook(settings, started, SECOND_COMPUTE_PLAYBOOK)
@@ -130,7 +131,9 @@ def run_playbook(settings, started: float, playbook: str = 'site.yml') -> int:
 
     :param started: ``time.monotonic()`` of the run's start, from which the
         playbook computes the elapsed time.
+    :raises LabError: the settings name another release of OpenStack than the lab has.
     """
+    release.require(settings)
     variables = settings.root / 'run' / 'settings.json'
     variables.parent.mkdir(parents=True, exist_ok=True)
     variables.write_text(json.dumps(settings.playbook_vars(), indent=1))

@@ -16,7 +16,6 @@ from imagebuild.progress import Progress
 
 KIND = "guest-base"
 SUITE = "trixie"
-TROVE = "trove==26.0.0"
 VENV = "/opt/guest-agent-venv"
 # Beside the disk, for whoever wants to boot the kernel alone.
 KERNEL = "vmlinuz"
@@ -63,7 +62,6 @@ def base_hash(image: MysqlImage, constraints: Path) -> str:
     return cache.content_hash(
         SUITE,
         PACKAGES,
-        TROVE,
         image.tag,
         image.hash,
         pinned(constraints),
@@ -108,7 +106,7 @@ def ensure_guest_base(
                 mirror=mirror or debian.configured_mirror(),
                 log=log,
             )
-        with progress.stage(f"{KIND}: install {TROVE}"):
+        with progress.stage(f"{KIND}: install Trove's guest agent"):
             _install_guest_agent(root, progress, constraints=constraints, log=log)
         with progress.stage(f"{KIND}: load {image.tag} into docker"):
             docker_preload.load_image(root, image.path, image.tag, log=log)
@@ -128,7 +126,7 @@ def ensure_guest_base(
 def _install_guest_agent(root: Path, progress: Progress, *, constraints: Path, log: Path) -> None:
     shutil.copyfile(constraints, root / "tmp/constraints.txt")
     commands.run(["python3", "-m", "venv", VENV], root=root, log=log)
-    install = ["--no-compile", "--constraint", "/tmp/constraints.txt", TROVE]
+    install = ["--no-compile", "--constraint", "/tmp/constraints.txt", "trove"]
     debian.retried(progress, lambda: pip_install(root, install, log=log))
     compile_all(root, ".", log=log)
 

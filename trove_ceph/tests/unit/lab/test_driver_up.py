@@ -13,7 +13,7 @@ from unittest import mock
 
 import fixtures
 from driver import __main__ as command_line
-from driver import preflight, up
+from driver import preflight, release, up
 from driver.errors import LabError
 
 from trove_ceph.tests.unit.lab import LAB
@@ -161,6 +161,7 @@ class UpTest(UpTestCase):
     def test_cloud_only(self):
         self.program('ansible/bin/ansible-playbook')
         self.assertEqual(0, self._up(cloud_only=True))
+        self.assertEqual(self.settings.release, release.existing(self.settings))
         self.assertFalse(self.job.exists())
         self.assertTrue((self.root / 'state/installed').exists())
 

@@ -45,17 +45,7 @@ class Cinder:
 
     def find_volumes(self, operation_id: str) -> list[resources.Volume]:
         """Return the volumes that an operation created, in all projects and in any status."""
-        return self._find_volumes({resources.OPERATION_KEY: operation_id})
-
-    def find_dependent_volumes(self) -> list[resources.Volume]:
-        """Return the volumes, in all projects, that are marked to be flattened."""
-        return [
-            volume
-            for mark in (resources.DEPENDENT, resources.TO_FLATTEN)
-            for volume in self._find_volumes({resources.DEPENDENT_KEY: mark})
-        ]
-
-    def _find_volumes(self, metadata: Mapping[str, str]) -> list[resources.Volume]:
+        metadata = {resources.OPERATION_KEY: operation_id}
         with _translated(f'listing the volumes with metadata {metadata}'):
             found = self._client.volumes.list(
                 search_opts={'all_tenants': 1, 'metadata': str(metadata)}
@@ -107,7 +97,7 @@ class Cinder:
             self._client.volumes.extend(volume_id, size_gib)
 
     def record_independent(self, volume_id: str) -> None:
-        """Record that a volume is flattened; do nothing if it does not exist."""
+        """Record that a volume reads from no other image; do nothing if it does not exist."""
         self._mark(volume_id, resources.INDEPENDENT)
 
     def request_flatten(self, volume_id: str) -> None:
@@ -301,6 +291,7 @@ def _volume(found: Any) -> resources.Volume:
         project_id=facts['os-vol-tenant-attr:tenant_id'],
         volume_type=facts['volume_type'],
         metadata=facts['metadata'],
+        snapshot_id=facts.get('snapshot_id'),
         name_id=facts.get('os-vol-mig-status-attr:name_id'),
         migration_status=facts.get('os-vol-mig-status-attr:migstat'),
         created_at=_time(facts['created_at']),

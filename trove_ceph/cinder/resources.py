@@ -40,6 +40,7 @@ class Volume(_Resource):
     :param size_gib: 0 until Cinder manages the image
     :param backend: ``host@backend#pool``, or ``cluster@backend#pool`` if cinder-volume is
         clustered; None before it is scheduled
+    :param snapshot_id: of the snapshot from which Cinder created it; its image may be a clone
     :param name_id: id in the name of the image if it differs from the volume's id, as after a live
         migration
     """
@@ -52,6 +53,7 @@ class Volume(_Resource):
     project_id: str
     volume_type: str
     metadata: Mapping[str, str]
+    snapshot_id: str | None = None
     name_id: str | None = None
     migration_status: str | None = None
     created_at: datetime.datetime | None = None
@@ -62,6 +64,18 @@ class Volume(_Resource):
     @property
     def image_name(self) -> str:
         return f'volume-{self.name_id or self.id}'
+
+    @property
+    def may_be_clone(self) -> bool:
+        """Whether its image may read from another one; False once it was seen not to."""
+        if DEPENDENT_KEY in self.metadata:
+            return self.is_marked
+        return self.snapshot_id is not None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it is marked as a clone, or to be flattened."""
+        return self.metadata.get(DEPENDENT_KEY) in (DEPENDENT, TO_FLATTEN)
 
     @property
     def has_image(self) -> bool:

@@ -118,6 +118,7 @@ class Manager(mysql_manager.Manager):
     def _start_clone(self, ds_version, data_dir, replica_info):
         """Start the server with a new identity; one that becomes a replica follows its source."""
         not_persisted: Collection[str] = ()
+        self._volume().mark_clone()
         if replica_info:
             mysql_tls.enable_of_source(self, replica_info)
             # It must refuse writes before the first client comes.
@@ -374,13 +375,18 @@ class Manager(mysql_manager.Manager):
         if self.status.is_installed and self._can_trim():
             self._trimmer.trim_if_due()
 
+    def record_flattened(self, context):
+        """Record that the volume has all its data, and trim it from now on; idempotent."""
+        self._volume().unmark_clone()
+
     def _can_trim(self) -> bool:
         """Return whether a trim frees space.
 
         A discard of what a clone reads from its parent frees nothing: librbd creates an empty
-        object for it, which hides the data of the parent and counts as space of the clone.
+        object for it, which hides the data of the parent and counts as space of the clone. A
+        replica of an agent of an earlier release has no mark.
         """
-        return not read_only.is_configured_replica(self.app)
+        return not read_only.is_configured_replica(self.app) and not self._volume().is_clone()
 
     @periodic_task.periodic_task(spacing=20)
     def watch_data_volume(self, context):

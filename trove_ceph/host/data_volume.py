@@ -14,6 +14,8 @@ from trove_ceph.host import filesystem
 LOG = logging.getLogger(__name__)
 
 LABEL = 'trove-data'
+#: The file that marks a clone. It is on the volume, so that the next server of the instance sees it.
+CLONE_MARK = '.trove-ceph-clone'
 FSTAB = '/etc/fstab'
 
 #: By file system type. XFS: Seagate, "OLTP-Level Performance Using NVMe SSDs with MySQL and Ceph"
@@ -234,6 +236,33 @@ class DataVolume:
         """
         self._mounted_fstype()
         return self._storage.trim(self.mount_point, offset, length, minimum)
+
+    def mark_clone(self) -> None:
+        """Record on the mounted volume that its image reads from another one; idempotent.
+
+        The record is as durable as what MySQL commits afterwards: the file is empty, so the next
+        flush of the file system's log has all of it.
+
+        :raises VolumeNotReadyError: the volume is not mounted
+        """
+        self._mounted_fstype()
+        self._storage.create_file(self._clone_mark)
+
+    def unmark_clone(self) -> None:
+        """Record on the mounted volume that its image has all its data; idempotent.
+
+        :raises VolumeNotReadyError: the volume is not mounted
+        """
+        self._mounted_fstype()
+        self._storage.remove_file(self._clone_mark)
+
+    def is_clone(self) -> bool:
+        """Return whether the mounted volume is marked as a clone."""
+        return self._storage.exists(self._clone_mark)
+
+    @property
+    def _clone_mark(self) -> str:
+        return os.path.join(self.mount_point, CLONE_MARK)
 
     def _mounted_fstype(self) -> str:
         mounted = self._storage.find_mount(self.mount_point)

@@ -300,6 +300,18 @@ class HostStorage:
         uid, gid = self._run('stat', '-c', '%u %g', path).split()
         return int(uid), int(gid)
 
+    def exists(self, path: str) -> bool:
+        """Return whether a file exists."""
+        return self._run_coded((0, 1), 'test', '-e', path)[1] == 0
+
+    def create_file(self, path: str) -> None:
+        """Create an empty file, unless it exists."""
+        self._run('touch', path)
+
+    def remove_file(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        self._run('rm', '--force', path)
+
     def write_fstab(self, path: str, content: str) -> None:
         """Replace an fstab file atomically."""
         self._run('tee', f'{path}.new', process_input=content)

@@ -191,7 +191,7 @@ class Manager(manager.Manager):
             with restore.ending() if restore else contextlib.nullcontext():
                 instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
             if restore:
-                flatten.flatten_dependents(self._deps())
+                flatten.flatten_volume(self._deps(), instance_id)
 
     def _find_warm_guests(self) -> warm_guests.WarmGuests | None:
         if not guest_factory.pools(CONF):
@@ -338,7 +338,7 @@ class Manager(manager.Manager):
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def flatten_volumes(self, context):
-        """Flatten the volumes whose parent is in another pool, such as the vault."""
+        """Flatten the volumes that must not keep their parent, such as one in the vault."""
         flatten.flatten_dependents(self._deps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)

@@ -38,6 +38,12 @@ class TroveDatabase:
             return None
         return _instance(row, version_of(row.datastore_version_id))
 
+    def find_instance_of_volume(self, volume_id: str) -> backup_types.Instance | None:
+        """Return the instance that has a volume and is not deleted."""
+        rows = instance_models.DBInstance.find_all(volume_id=volume_id, deleted=False)
+        row = next(iter(rows), None)
+        return None if row is None else _instance(row, version_of(row.datastore_version_id))
+
     def list_instances(self) -> list[backup_types.Instance]:
         """List the instances that are not deleted."""
         rows = list(instance_models.DBInstance.find_all(deleted=False))

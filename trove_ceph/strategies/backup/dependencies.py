@@ -23,6 +23,9 @@ class Trove(Protocol):
     def find_instance(self, instance_id: str) -> backup_types.Instance | None:
         """Return an instance, even a deleted one."""
 
+    def find_instance_of_volume(self, volume_id: str) -> backup_types.Instance | None:
+        """Return the instance that has a volume and is not deleted."""
+
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
         """Set the volume of an instance; do nothing if the instance is deleted."""
 
@@ -69,6 +72,8 @@ class Guest(Protocol):
     def release_after_backup(self, backup_id: str, token: str) -> Mapping[str, Any]: ...
 
     def trim_volume(self, max_age_sec: int) -> None: ...
+
+    def record_flattened(self) -> None: ...
 
     def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
 

@@ -4,6 +4,10 @@
 A volume whose parent is in another pool reads from the vault, at the vault's speed, and depends on
 its copies. The volume of a replica that was promoted or detached keeps the image of its old source.
 The volume's metadata in Cinder mark it as not flattened yet; Ceph shows when it is.
+
+The guest of a clone does not trim its volume, since a discard of what it reads from its parent
+frees nothing. It is told when the volume has no parent any more, whoever has flattened it, and only
+then is that recorded in Cinder. So a guest that does not answer is told later.
 """
 
 import contextlib
@@ -21,21 +25,37 @@ LOG = logging.getLogger(__name__)
 def flatten_dependents(deps: BackupDependencies) -> None:
     """Have the storage service flatten the volumes that are marked; do not wait.
 
-    Several processes may call this at once. It raises no error: the periodic task tries again.
+    Tells the guests of volumes that have no parent any more. Several processes may call this at
+    once. It raises no error: the periodic task tries again.
     """
     try:
-        for volume in deps.cinder.find_dependent_volumes():
-            if volume.project_id == deps.cinder.project_id and volume.has_image:
+        for volume in deps.cinder.list_own_volumes():
+            if volume.may_be_clone and volume.has_image:
                 _continue(deps, volume)
     except exceptions.TroveCephError as error:
         LOG.warning('Volumes cannot be flattened now; will retry: %s', error)
+
+
+def flatten_volume(deps: BackupDependencies, instance_id: str) -> None:
+    """Do so for the volume of one instance, such as one that was just restored."""
+    try:
+        instance = deps.trove.find_instance(instance_id)
+        volume_id = instance.volume_id if instance else None
+        volume = deps.cinder.find_volume(volume_id) if volume_id else None
+        if volume and volume.project_id == deps.cinder.project_id and volume.may_be_clone:
+            _continue(deps, volume)
+    except exceptions.TroveCephError as error:
+        LOG.warning(
+            'The volume of instance %s is not flattened now; will retry: %s',
+            *(instance_id, error),
+        )
 
 
 def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
     """Stop flattening a volume that is about to be deleted, since no client may have it open."""
     try:
         volume = deps.cinder.find_volume(volume_id)
-        facts = _find_dependent(deps, volume) if volume else None
+        facts = _find_clone(deps, volume) if volume else None
         if facts:
             with contextlib.suppress(exceptions.NotFoundError):
                 deps.storage.cancel(_operation(facts))
@@ -45,29 +65,44 @@ def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
 
 def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None:
     try:
-        facts = _find_dependent(deps, volume)
+        instance = deps.trove.find_instance_of_volume(volume.id)
+        if instance is None and not volume.is_marked:
+            # Somebody else has created it from a snapshot.
+            return
+        facts = _find_clone(deps, volume)
         if facts is None:
+            if instance is not None and instance.has_our_guest_agent:
+                _tell_guest(deps, instance.id)
             deps.cinder.record_independent(volume.id)
-            LOG.info('%s is flattened', volume)
-        elif not _is_being_deleted(deps, volume):
+            LOG.info('%s has no parent', volume)
+        elif _must_be_flattened(volume, facts) and not _is_being_deleted(deps, volume):
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))
     except exceptions.TroveCephError as error:
         LOG.warning('%s cannot be flattened now; will retry: %s', volume, error)
 
 
-def _find_dependent(
+def _tell_guest(deps: BackupDependencies, instance_id: str) -> None:
+    """Have the guest trim its volume from now on.
+
+    :raises GuestUnavailableError: it does not answer
+    """
+    # An agent of an earlier release trims all volumes.
+    with contextlib.suppress(exceptions.GuestOutdatedError):
+        deps.guest(instance_id).record_flattened()
+
+
+def _find_clone(
     deps: BackupDependencies, volume: cinder_resources.Volume
 ) -> image_types.ImageFacts | None:
-    """Return the image of a volume if it has a parent that it must not keep; else None."""
+    """Return the image of a volume if it has a parent; else None."""
     image = deps.find_image(volume)
-    if image is None:
-        return None
-    facts = deps.storage.describe(image)
-    mark = volume.metadata.get(cinder_resources.DEPENDENT_KEY)
-    if facts.parent is None:
-        return None
-    is_foreign = facts.parent.pool != image.pool
-    return facts if is_foreign or mark == cinder_resources.TO_FLATTEN else None
+    facts = None if image is None else deps.storage.describe(image)
+    return None if facts is None or facts.parent is None else facts
+
+
+def _must_be_flattened(volume: cinder_resources.Volume, facts: image_types.ImageFacts) -> bool:
+    is_asked = volume.metadata.get(cinder_resources.DEPENDENT_KEY) == cinder_resources.TO_FLATTEN
+    return is_asked or (facts.parent is not None and facts.parent.pool != facts.image.pool)
 
 
 def _is_being_deleted(deps: BackupDependencies, volume: cinder_resources.Volume) -> bool:

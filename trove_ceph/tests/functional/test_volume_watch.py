@@ -93,6 +93,13 @@ class HealthyVolumeTest(Watching, test_quiesce.VolumeTestCase):
         self.volume.grow(TIMEOUT_SEC)
         self.write_again(os.path.join(self.mount_point, '.volume-watch'))
         self.assertEqual('', self.end_watch(watch))
+        # The agent's mark stays with the volume.
+        self.volume.mark_clone()
+        self.volume.ensure_unmounted()
+        self.volume.ensure_mounted(at_boot=False)
+        self.assertTrue(self.volume.is_clone())
+        self.volume.unmark_clone()
+        self.assertFalse(self.volume.is_clone())
         # It has closed its file.
         self.volume.ensure_unmounted()
 

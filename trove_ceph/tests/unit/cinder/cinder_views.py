@@ -23,6 +23,7 @@ def shown_volume(volume, caller):
         'size': volume['size'],
         'volume_type': volume['type'],
         'metadata': volume['metadata'],
+        'snapshot_id': volume.get('snapshot_id'),
         'bootable': volume['bootable'],
         'os-vol-host-attr:host': volume['host'],
         'os-vol-tenant-attr:tenant_id': volume['project'],

@@ -145,6 +145,7 @@ class ManagerReplicationTest(base.BaseTestCase):
                 'app.set_data_dir',
                 'app.configuration_manager.reset_configuration',
                 'app.update_overrides',
+                'volume.mark_clone',
                 'app.configuration_manager.apply_system_override',
                 'start',
                 'replication.connect_to_master',

@@ -49,6 +49,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         self.manager.app = self.manager.adm.mysql_app = done.app
         self.manager.status = done.status
         self.manager._replication = done.replication
+        self.volume.mark_clone = done.mark_clone
         self.manager.adm.is_root_enabled = lambda: facts.pop('root', False)
         self.useFixture(
             fixtures.MonkeyPatch(
@@ -75,6 +76,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
                 mock.call.app.set_data_dir('/var/lib/mysql/data'),
                 mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
                 mock.call.app.update_overrides({'max_connections': 7}),
+                mock.call.mark_clone(),
                 mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
             ],
             self.prepare(),

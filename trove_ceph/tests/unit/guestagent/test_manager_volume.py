@@ -106,6 +106,7 @@ class ManagerVolumeTest(manager_world.ManagerTestCase):
         self.assertIn('bound_binary_logs', [name for name, _ in manager.Manager._periodic_tasks])
 
     def _trimmer(self):
+        self.volume.is_clone.return_value = False
         self.manager._trimmer = mock.create_autospec(volume_trim.VolumeTrimmer, instance=True)
         return self.manager._trimmer
 
@@ -138,6 +139,20 @@ class ManagerVolumeTest(manager_world.ManagerTestCase):
         self.assertFalse(self.manager.trim_volume(None, max_age_sec=900))
         trimmer.trim_if_due.assert_not_called()
         trimmer.trim_unless_recent.assert_not_called()
+
+    def test_a_clone_is_trimmed_once_it_is_flattened(self):
+        trimmer = self._trimmer()
+        self.manager.status = mock.Mock(is_installed=True)
+        self.configuration.has_system_override.return_value = False
+        self.volume.is_clone.return_value = True
+        self.volume.unmark_clone = lambda: self.volume.is_clone.configure_mock(return_value=False)
+        self.manager.trim_data_volume(None)
+        self.assertFalse(self.manager.trim_volume(None, max_age_sec=900))
+        trimmer.trim_if_due.assert_not_called()
+        trimmer.trim_unless_recent.assert_not_called()
+        self.manager.record_flattened(None)
+        self.manager.trim_data_volume(None)
+        trimmer.trim_if_due.assert_called_once_with()
 
     def test_trimming_pauses_for_backups(self):
         events = mock.Mock()

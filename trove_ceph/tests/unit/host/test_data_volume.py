@@ -30,7 +30,17 @@ class FakeStorage:
         self.owners = {}
         self.queue = {}
         self.broken_queue = set()
+        self.files = set()
         self.done = []
+
+    def exists(self, path):
+        return path in self.files
+
+    def create_file(self, path):
+        self.files.add(path)
+
+    def remove_file(self, path):
+        self.files.discard(path)
 
     def size_bytes(self, device):
         if self.later_sizes:
@@ -170,6 +180,19 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertEqual(8, self.volume.trim(16, 8, 4))
         self.assertEqual('trim 16 8 4', self.storage.done[-1])
         self.assertEqual(1024 * MIB, self.volume.filesystem_bytes())
+
+    def test_the_mark_of_a_clone_is_on_the_volume(self):
+        for change in (self.volume.mark_clone, self.volume.unmark_clone):
+            self.assertRaises(exceptions.VolumeNotReadyError, change)
+        self.prepare()
+        self.assertFalse(self.volume.is_clone())
+        for _again in range(2):
+            self.volume.mark_clone()
+        self.assertEqual({f'{MOUNT_POINT}/.trove-ceph-clone'}, self.storage.files)
+        self.assertTrue(self.volume.is_clone())
+        for _again in range(2):
+            self.volume.unmark_clone()
+            self.assertFalse(self.volume.is_clone())
 
     def test_start_may_be_interrupted_anywhere(self):
         steps = ['make_xfs', 'mount', 'write_fstab', 'set_owner']

@@ -72,6 +72,18 @@ class HostStorageTestCase(base.BaseTestCase):
 
         self.assertIn(message, str(error))
 
+    def test_files(self):
+        self.assertTrue(self.storage(test='').exists('/mnt/mark'))
+        self.assertFalse(self.storage(test=failed(1)).exists('/mnt/mark'))
+        broken = self.storage(test=failed(2, 'sudo: a password is required'))
+        self.assertRaises(exceptions.StorageCommandError, broken.exists, '/mnt/mark')
+        storage = self.storage(touch='', rm='')
+        storage.create_file('/mnt/mark')
+        storage.remove_file('/mnt/mark')
+        self.assertEqual(
+            [('touch', '/mnt/mark'), ('rm', '--force', '/mnt/mark')], self.execute.commands
+        )
+
     def test_used_bytes(self):
         stats = mock.Mock(f_blocks=1000, f_bfree=900, f_bavail=800, f_frsize=4096, f_bsize=65536)
         self.useFixture(fixtures.MockPatch('os.statvfs', return_value=stats))

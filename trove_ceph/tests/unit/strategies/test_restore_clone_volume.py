@@ -43,6 +43,7 @@ def make_world():
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
     )
+    world.guests[world.restored.id] = worlds.Guest(world)
     return world
 
 
@@ -196,6 +197,7 @@ class FlattenTest(base.BaseTestCase):
         self.world = make_world()
         self.volume = restore(self.world, prefer_copy=True)
         self.image = self.world.cinder.image(self.volume)
+        self.guest = self.world.guests[self.world.restored.id]
 
     def parent(self):
         return self.world.storage.describe(self.image).parent
@@ -213,10 +215,11 @@ class FlattenTest(base.BaseTestCase):
     def test_flattens_a_volume_in_use(self):
         self.volume['status'] = 'in-use'
         self.assertEqual((self.world.copy, 'yes'), (self.parent(), self.mark()))
-        flatten.flatten_dependents(self.world.deps())
+        flatten.flatten_volume(self.world.deps(), self.world.restored.id)
         self.assertIsNone(self.parent())
+        self.assertFalse(self.guest.is_flattened)
         flatten.flatten_dependents(self.world.deps())
-        self.assertEqual('no', self.mark())
+        self.assertEqual(('no', True), (self.mark(), self.guest.is_flattened))
         # Now the deletion of the copy leaves nothing.
         delete.delete_backup(self.world.deps(), self.world.backup)
         self.assertEqual([], self.world.trash())
@@ -247,8 +250,65 @@ class FlattenTest(base.BaseTestCase):
             except interruption.Kill:
                 flatten.flatten_dependents(self.world.deps())
             number, struck = number + 1, strike.struck
-        self.assertEqual('no', self.mark())
+            self.assertFalse(self.guest.is_flattened and self.parent())
+        self.assertEqual(('no', True), (self.mark(), self.guest.is_flattened))
         self.assertGreater(number, 2)
+
+    def test_a_guest_that_does_not_answer_is_told_later(self):
+        self.guest.is_down = True
+        for _again in range(3):
+            flatten.flatten_dependents(self.world.deps())
+        self.assertEqual((None, 'yes'), (self.parent(), self.mark()))
+        self.guest.is_down = False
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual(('no', True), (self.mark(), self.guest.is_flattened))
+
+    def test_an_agent_that_does_not_know_the_request(self):
+        def refuse():
+            raise exceptions.GuestOutdatedError('does not support RPC method')
+
+        self.guest.record_flattened = refuse
+        for _again in range(2):
+            flatten.flatten_dependents(self.world.deps())
+        self.assertEqual('no', self.mark())
+
+    def restore_by_cinder(self):
+        """Return a volume that Cinder has cloned from a snapshot, at Trove's request."""
+        origin = self.world.volume_image.snapshot('origin')
+        self.world.storage.create_snapshot(origin)
+        volume = self.world.cinder.add_volume('service', worlds.NVME, snapshot_id='origin')
+        image = self.world.cinder.image(volume)
+        self.world.storage.remove(image)
+        self.world.storage.clone(origin, image, image_types.ImageOptions())
+        return volume, image
+
+    def test_a_clone_that_an_operator_flattens(self):
+        volume, image = self.restore_by_cinder()
+        trove_database.instance(self.world.restored.id).update(volume_id=volume['id'])
+        flatten.flatten_volume(self.world.deps(), self.world.restored.id)
+        flatten.flatten_dependents(self.world.deps())
+        self.assertFalse(self.guest.is_flattened)
+        self.assertIsNotNone(self.world.storage.describe(image).parent)
+        self.world.storage.flatten(image)
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual(
+            ('no', True),
+            (volume['metadata'][cinder_resources.DEPENDENT_KEY], self.guest.is_flattened),
+        )
+
+    def test_leaves_a_clone_that_no_instance_has(self):
+        volume, image = self.restore_by_cinder()
+        self.world.storage.flatten(image)
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual({}, volume['metadata'])
+
+    def test_a_clone_of_the_vault_on_the_tier_of_the_vault_shares_its_blocks(self):
+        world = make_world()
+        volume = restore(world, prefer_copy=True, volume_type='slow')
+        for _again in range(2):
+            flatten.flatten_dependents(world.deps())
+        self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
+        self.assertFalse(world.guests[world.restored.id].is_flattened)
 
     def test_leaves_other_volumes(self):
         row = trove_database.instance(self.world.restored.id)

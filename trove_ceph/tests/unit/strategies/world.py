@@ -45,6 +45,8 @@ class World(service_world.World):
         self.project = f'project-{uuid.uuid4()}'
         self.instance = trove_database.add_instance(self.project, self.volume['id'])
         self.guest = Guest(self)
+        # By the ids of their instances.
+        self.guests = {self.instance.id: self.guest}
         self.servers = Servers()
         self.served = self.service()
         self.records = backups.BackupStore(emptied())
@@ -153,6 +155,8 @@ class Guest:
         self.reasons = []
         self.locks, self.freezes = [], []
         self.is_down = False
+        # It may trim its volume.
+        self.is_flattened = False
         # Differs after each change of a setting; None: the server has no evidence.
         self.evidence = 'as it was started'
         self.position = 'uuid:1-7'
@@ -187,6 +191,9 @@ class Guest:
             'settings_id': self.evidence,
             **self.observe(),
         }
+
+    def record_flattened(self):
+        self.is_flattened = True
 
     def quiesce_for_backup(self, backup_id, token, level, limit_sec):
         return self._quiescer.quiesce(backup_id, token, level, limit_sec)
@@ -335,8 +342,8 @@ class RemoteGuest:
     """The guest agent's client."""
 
     def __init__(self, world, strike, instance_id):
-        assert instance_id == world.instance.id
         self._world, self._strike = world, strike
+        self._guest = world.guests[instance_id]
 
     def __getattr__(self, verb):
         def ask(*arguments):
@@ -347,7 +354,7 @@ class RemoteGuest:
         return ask
 
     def _serve(self, verb, arguments):
-        guest = self._world.guest
+        guest = self._guest
         if guest.is_down:
             raise exceptions.GuestUnavailableError('guest agent: no answer')
         try:

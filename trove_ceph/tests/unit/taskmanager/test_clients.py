@@ -78,6 +78,7 @@ class GuestTest(base.BaseTestCase):
         self.guest.trim_volume(900)
         self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
         self.guest.apply_tier(None)
+        self.guest.record_flattened()
         self.answer = {'state': 'starting', 'error': ''}
         self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {'max_connections': 7})
         self.answer['server_id'] = 'a-server'

@@ -114,6 +114,14 @@ class TroveTablesTest(base.BaseTestCase):
         for verb in (self.tables.begin_backup, lambda i: self.tables.complete_backup(i, 's', 1)):
             self.assertRaises(exceptions.RecordNotFoundError, verb, backup.id)
 
+    def test_instance_of_a_volume(self):
+        volume_id = f'volume-of-{self.instance.id}'
+        self.instance.update(volume_id=volume_id)
+        self.assertEqual(self.instance.id, self.tables.find_instance_of_volume(volume_id).id)
+        self.assertIsNone(self.tables.find_instance_of_volume('another'))
+        self.instance.update(deleted=True)
+        self.assertIsNone(self.tables.find_instance_of_volume(volume_id))
+
     def test_lists_instances(self):
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual(('mysql', '9.7'), (found.datastore, found.version))

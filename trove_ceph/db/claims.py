@@ -46,12 +46,16 @@ _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The right of one worker to work on one resource, such as a backup or a pool, in one role."""
+    """The right of one worker to work on one resource, such as a backup or a pool, in one role.
+
+    :param taken_over: the role of a dead worker whose operation this one has taken over
+    """
 
     role: Role
     resource_id: str
     worker: str
     token: str
+    taken_over: Role | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f'claim of {self.worker} to {self.role} {self.resource_id}'

@@ -5,6 +5,9 @@ Trove's taskmanager keeps these requests in memory only. A row here shows other 
 worker of an instance died, so that the operation will never end.
 """
 
+import dataclasses
+from collections.abc import Collection
+
 import sqlalchemy as sa
 
 from trove_ceph.db import claims, tables
@@ -26,16 +29,27 @@ class InstanceOperationStore:
         self._claims = claims.Claims(self._transactions)
 
     @retry_on_deadlock
-    def begin(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
-        """Record that a worker operates on an instance, and claim it.
+    def begin(
+        self, role: Role, instance_id: str, claimant: Claimant, over: Collection[Role] = ()
+    ) -> Claim | None:
+        """Record that a worker begins to operate on an instance, and claim it.
 
-        :returns: None: another live worker operates on it
+        The row of a dead worker belongs to its operation until a resumption (:meth:`take_over`)
+        has ended that.
+
+        :param over: the operations of dead workers that end with this one, or that it continues
+        :returns: None: another worker operates on the instance, or has died without an end
         """
         row = tables.InstanceOperationRow
         with self._transactions.writing() as session:
-            if session.get(row, instance_id) is None:
+            found = session.get(row, instance_id)
+            if found is None:
                 insert(session, row(instance_id=instance_id, created_at=self._transactions.clock()))
-            return self._claims.claim_in(session, role, instance_id, claimant)
+            before = None if found is None or not found.claim_role else Role(found.claim_role)
+            if before is not None and before not in over:
+                return None
+            claim = self._claims.claim_in(session, role, instance_id, claimant)
+            return claim and dataclasses.replace(claim, taken_over=before)
 
     def take_over(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
         """Claim an instance whose worker has died; None: another worker has claimed it."""
@@ -58,6 +72,19 @@ class InstanceOperationStore:
                 sa.update(tables.InstanceOperationRow)
                 .where(*claims.write_conditions(claim))
                 .values(claim_role=role)
+            )
+
+    @retry_on_deadlock
+    def hand_over(self, claim: Claim, role: Role) -> None:
+        """Leave an instance that a worker has claimed to any worker that resumes another operation.
+
+        Do nothing if the claim is lost.
+        """
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(tables.InstanceOperationRow)
+                .where(*claims.write_conditions(claim))
+                .values(**claims.cleared_claim() | {'claim_role': role})
             )
 
     def list_interrupted(self, claimant: Claimant) -> list[tuple[Role, str]]:

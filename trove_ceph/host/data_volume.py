@@ -14,7 +14,7 @@ from trove_ceph.host import filesystem
 LOG = logging.getLogger(__name__)
 
 LABEL = 'trove-data'
-#: The file that marks a clone. It is on the volume, so that the next server of the instance sees it.
+#: The file that marks a clone. It is on the volume, so that the instance's next server sees it.
 CLONE_MARK = '.trove-ceph-clone'
 FSTAB = '/etc/fstab'
 

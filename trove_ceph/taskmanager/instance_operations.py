@@ -10,7 +10,7 @@ an ejection or a detachment.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from oslo_log import log as logging
@@ -26,6 +26,13 @@ _FAULT = (
     'The task manager stopped while it created this instance. '
     'Delete the instance and create it again.'
 )
+#: The operations of dead workers that end when the instance is created or deleted. A promotion and
+#: an ejection do not: even the row of a dead worker shows that a replica may be the source.
+_ENDED = frozenset(
+    {Role.CREATE_INSTANCE, Role.DELETE_INSTANCE, Role.DETACH_REPLICA, Role.CHANGE_SOURCE}
+)
+#: How long a deletion waits for the end of a promotion.
+_PROMOTION_SEC = 300
 #: Longer than the expiry of the claim of a worker that died.
 _BUSY_SEC = 90
 _POLL_SEC = 1
@@ -36,6 +43,9 @@ class Trove(Protocol):
 
     def fail_creation(self, instance_id: str, fault: str) -> bool:
         """Show an instance in BUILD as failed; return False if it is in another state."""
+
+    def is_deleting(self, instance_id: str) -> bool:
+        """Return whether the deletion of an instance has been requested, and has not ended."""
 
 
 class InstanceOperations:
@@ -65,7 +75,7 @@ class InstanceOperations:
         """Hold the claims of instances while the block creates or deletes them.
 
         If the database refuses the claims, the block runs without them: an operation must not fail
-        for want of a later recovery. The claim of a promotion stays as it is.
+        for want of a later recovery. The row of a promotion or an ejection stays as it is.
         """
         begin = functools.partial(self._begin, role)
         held = [claim for claim in map(begin, instance_ids) if claim is not None]
@@ -73,35 +83,72 @@ class InstanceOperations:
             yield
         finally:
             for claim in held:
-                self._finish(claim)
+                self.finish(claim)
 
     @contextlib.contextmanager
-    def exclusively(self, role: Role, instance_id: str) -> Iterator[claims.Claim]:
+    def deleting(self, instance_id: str) -> Iterator[None]:
+        """Hold the claim of an instance while the block deletes it, once its promotion has ended.
+
+        The row of a promotion that nothing ends for five minutes keeps its role, since it shows
+        that the replica may be the source. If the block fails then, or the process ends, the
+        promotion is resumed, and after that the deletion.
+        """
+        claim = self._await_promotion(instance_id)
+        try:
+            yield
+        except BaseException as error:
+            if claim is not None:
+                # A deletion that has failed is not resumed.
+                is_over = claim.role is Role.DELETE_INSTANCE and isinstance(error, Exception)
+                (self.finish if is_over else self._heartbeat.drop)(claim)
+            raise
+        if claim is not None:
+            self.finish(claim)
+
+    def _await_promotion(self, instance_id: str) -> claims.Claim | None:
+        """Return the claim of a deletion; None: there is none, as in :meth:`claimed`."""
+        deadline = self._start_wait(_PROMOTION_SEC)
+        try:
+            while self._store.find_role(instance_id) is Role.PROMOTE_REPLICA:
+                if not deadline.pause(_POLL_SEC):
+                    return self._take_over(Role.PROMOTE_REPLICA, instance_id)
+        except exceptions.TroveCephError as error:
+            _warn_of_no_claim(instance_id, error)
+            return None
+        return self._begin(Role.DELETE_INSTANCE, instance_id)
+
+    @contextlib.contextmanager
+    def exclusively(
+        self, role: Role, instance_id: str, over: Collection[Role] = ()
+    ) -> Iterator[claims.Claim]:
         """Hold the claim of an instance while the block works on it, and nothing else does.
+
+        Waits until the operation of another worker, even of a dead one, has ended.
 
         If the block raises OperationUnfinishedError, or the process ends, the row stays, and a
         taskmanager resumes the operation.
 
+        :param over: see :meth:`.InstanceOperationStore.begin`
         :raises SourceNotChangedError: something else worked on it for long
         :raises ServiceUnavailableError: the database does not answer
         """
-        claim = self._await(role, instance_id)
+        claim = self._await(role, instance_id, over)
         try:
             yield claim
         except (exceptions.OperationUnfinishedError, exceptions.ClaimLostError):
             self._heartbeat.drop(claim)
             raise
         except Exception:
-            self._finish(claim)
+            self.finish(claim)
             raise
         except BaseException:
             self._heartbeat.drop(claim)
             raise
-        self._finish(claim)
+        self.finish(claim)
 
-    def _await(self, role: Role, instance_id: str) -> claims.Claim:
+    def _await(self, role: Role, instance_id: str, over: Collection[Role]) -> claims.Claim:
         deadline = self._start_wait(_BUSY_SEC)
-        begin = functools.partial(self._store.begin, role, instance_id, self._worker)
+        begin = functools.partial(self._store.begin, role, instance_id, self._worker, over)
         while (claim := self._heartbeat.acquire(begin)) is None:
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.SourceNotChangedError(
@@ -141,9 +188,7 @@ class InstanceOperations:
         self._store.finish(claim)
 
     def _resume(self, role: Role, instance_id: str, resume: Callable[[claims.Claim], None]) -> None:
-        claim = self._heartbeat.acquire(
-            lambda: self._store.take_over(role, instance_id, self._worker)
-        )
+        claim = self._take_over(role, instance_id)
         if claim is None:
             return
         LOG.warning('Instance %s: resume "%s", whose taskmanager died', instance_id, role)
@@ -155,26 +200,38 @@ class InstanceOperations:
             return
         except Exception as error:
             LOG.warning('Instance %s: "%s" failed; request it again: %s', instance_id, role, error)
-        self._finish(claim)
+        self.finish(claim)
 
     def _begin(self, role: Role, instance_id: str) -> claims.Claim | None:
         try:
-            # Even that of a dead worker shows that a replica may be the source.
-            if self._store.find_role(instance_id) is Role.PROMOTE_REPLICA:
-                return None
             return self._heartbeat.acquire(
-                lambda: self._store.begin(role, instance_id, self._worker)
+                lambda: self._store.begin(role, instance_id, self._worker, _ENDED)
             )
         except exceptions.TroveCephError as error:
-            LOG.warning(
-                'Instance %s: no other taskmanager takes over if this one dies: %s',
-                *(instance_id, error),
-            )
+            _warn_of_no_claim(instance_id, error)
             return None
 
-    def _finish(self, claim: claims.Claim) -> None:
+    def _take_over(self, role: Role, instance_id: str) -> claims.Claim | None:
+        return self._heartbeat.acquire(
+            lambda: self._store.take_over(role, instance_id, self._worker)
+        )
+
+    def finish(self, claim: claims.Claim) -> None:
+        """End an operation; a replica whose deletion waits for its promotion is deleted next.
+
+        If the database does not answer, the operation is resumed when the claim has expired.
+        """
         self._heartbeat.drop(claim)
         try:
-            self._store.finish(claim)
+            if claim.role is Role.PROMOTE_REPLICA and self._trove.is_deleting(claim.resource_id):
+                self._store.hand_over(claim, Role.DELETE_INSTANCE)
+            else:
+                self._store.finish(claim)
         except exceptions.TroveCephError as error:
             LOG.warning('The %s is released when it expires: %s', claim, error)
+
+
+def _warn_of_no_claim(instance_id: str, error: Exception) -> None:
+    LOG.warning(
+        'Instance %s: no other taskmanager takes over if this one dies: %s', instance_id, error
+    )

@@ -8,6 +8,7 @@ such as a backup in Swift or a volume on no tier.
 import contextlib
 import datetime
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oslo_log import log as logging
@@ -40,6 +41,7 @@ from trove_ceph.taskmanager import (
     factory,
     failover,
     guest_factory,
+    instance_operations,
     metrics_exporter,
     ownership,
     replacement_factory,
@@ -260,7 +262,7 @@ class Manager(manager.Manager):
         with (
             notification.EndNotification(context),
             tenant_errors.translated_errors(f'instance {instance_id}'),
-            self._claimed(Role.DELETE_INSTANCE, instance_id),
+            self._deleting(instance_id),
         ):
             self._delete_instance(context, instance)
 
@@ -402,13 +404,25 @@ class Manager(manager.Manager):
         :param instance_ids: the ids of several replicas, or one id
         """
         ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
+        return self._held(lambda operations: operations.claimed(role, ids), ids)
+
+    def _deleting(self, instance_id: str) -> contextlib.AbstractContextManager[None]:
+        """Hold the claim of an instance while it is deleted, once its promotion has ended."""
+        return self._held(lambda operations: operations.deleting(instance_id), [instance_id])
+
+    def _held(
+        self,
+        hold: Callable[
+            [instance_operations.InstanceOperations], contextlib.AbstractContextManager[None]
+        ],
+        instance_ids: Sequence[str],
+    ) -> contextlib.AbstractContextManager[None]:
         try:
-            return self._operations().claimed(role, ids)
+            return hold(self._operations())
         except exceptions.TroveCephError as error:
             LOG.warning(
                 'Instance %s: no other taskmanager takes over if this one dies: %s',
-                ', '.join(ids),
-                error,
+                *(', '.join(instance_ids), error),
             )
             return contextlib.nullcontext()
 

@@ -17,8 +17,6 @@ from trove_ceph.taskmanager.instance_operations import InstanceOperations
 
 LOG = logging.getLogger(__name__)
 
-#: How long a deletion waits for the end of a promotion.
-_PROMOTION_SEC = 300
 _POLL_SEC = 1
 #: The tasks of a replica that goes on becoming the source, by the role of its source.
 _TASKS = {Role.CHANGE_SOURCE: 'PROMOTING', Role.EJECT_SOURCE: 'EJECTING'}
@@ -44,26 +42,20 @@ class ReplicaDeletions:
         self._heartbeat = heartbeat
 
     def forget(self, instance_id: str) -> None:
-        """Forget an instance that is being deleted, once its promotion has ended.
+        """Forget an instance that is being deleted, within :meth:`.InstanceOperations.deleting`.
 
         :raises DeletionRefusedError: others follow it, or it may accept writes instead of its
             source; it has another task again, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
-        deadline = self._deps.deadline(_PROMOTION_SEC)
-        while self._is_promoted(instance_id):
-            if not deadline.pause(_POLL_SEC):
-                break
         found = self._deps.rows.find(instance_id)
         if found is None:
             return
         self._check_no_source(instance_id)
-        if found.source_id and self._is_promoted(instance_id):
+        is_promoted = self._store.find_role(instance_id) is Role.PROMOTE_REPLICA
+        if found.source_id and is_promoted:
             self._give_up(found, found.source_id)
         detachment.forget(self._deps, found)
-
-    def _is_promoted(self, instance_id: str) -> bool:
-        return self._store.find_role(instance_id) is Role.PROMOTE_REPLICA
 
     def _check_no_source(self, instance_id: str) -> None:
         followers = [one.instance_id for one in self._deps.rows.list_replicas(instance_id)]
@@ -124,7 +116,9 @@ class ReplicaDeletions:
         candidate_id = candidate.instance_id
         LOG.warning('Replica %s: is deleted while it is promoted', candidate_id)
         try:
-            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+            with self._operations.exclusively(
+                Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE}
+            ) as claim:
                 deps = self._deps.guarded(self._heartbeat, claim)
                 self._check_not_writable(deps, candidate_id)
                 members = [one for one in group.members_of(deps, source_id) if one != candidate]

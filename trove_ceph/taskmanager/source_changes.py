@@ -4,12 +4,17 @@
 A promotion holds the claim of its replica and that of the source, a detachment likewise, an
 ejection that of the source. So two of them never work on one source at a time. The row of a replica
 with the role PROMOTE_REPLICA stays until it is known which server is the source.
+
+The row of a source belongs to the operation that has begun it, even if its worker has died, until a
+resumption has ended it. A new request waits for that. But a source that does not answer any more
+may keep the role CHANGE_SOURCE for ever, so an ejection and a detachment take it over: the ejection
+finds by itself how far a promotion came, and the detachment leaves the source to what was begun.
 """
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NoReturn, Protocol
 
 from oslo_log import log as logging
 
@@ -21,7 +26,7 @@ from trove_ceph.strategies.replication import group
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
-from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
+from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 from trove_ceph.taskmanager.instance_operations import InstanceOperations
 from trove_ceph.taskmanager.replica_deletions import ReplicaDeletions
 
@@ -32,13 +37,13 @@ _LOST = 'the source has changed meanwhile, or the task manager stopped; repeat t
 
 
 class _SourceStoppedError(exceptions.OperationUnfinishedError):
-    """The operation failed, and its source is still read-only.
+    """The operation has ended, and its source may still be read-only.
 
-    :ivar error: why it failed
+    :ivar error: why it failed; None: it did not
     """
 
-    def __init__(self, error: Exception):
-        super().__init__(str(error))
+    def __init__(self, error: Exception | None):
+        super().__init__(str(error or 'the source may be read-only'))
         self.error = error
 
 
@@ -46,11 +51,18 @@ class Choices:
     """Which replicas may have become the source; see :class:`.source_dependencies.Choices`.
 
     :param worker: the name of this process in claims
+    :param finish: see :meth:`.InstanceOperations.finish`
     """
 
-    def __init__(self, store: instance_operations.InstanceOperationStore, worker: claims.Claimant):
+    def __init__(
+        self,
+        store: instance_operations.InstanceOperationStore,
+        worker: claims.Claimant,
+        finish: Callable[[claims.Claim], None],
+    ):
         self._store = store
         self._worker = worker
+        self._finish = finish
         self._claims: dict[str, claims.Claim] = {}
 
     def note(self, instance_id: str) -> None:
@@ -58,7 +70,12 @@ class Choices:
 
         :raises SourceNotChangedError: it is being created or deleted
         """
-        claim = self._store.begin(Role.PROMOTE_REPLICA, instance_id, self._worker)
+        claim = self._store.begin(
+            Role.PROMOTE_REPLICA,
+            instance_id,
+            self._worker,
+            {Role.PROMOTE_REPLICA, Role.DETACH_REPLICA},
+        )
         if claim is not None:
             self._claims[instance_id] = claim
         elif not self.find([instance_id]):
@@ -69,7 +86,7 @@ class Choices:
     def forget(self, instance_id: str) -> None:
         """Forget what this worker has noted, since Trove's rows show the source."""
         if claim := self._claims.pop(instance_id, None):
-            self._store.finish(claim)
+            self._finish(claim)
 
     def find(self, instance_ids: Collection[str]) -> set[str]:
         """Return those for which a promotion or an ejection has noted that."""
@@ -131,15 +148,18 @@ class SourceChanges:
         :raises ReplicasLeftError: a replica is the source, but others do not follow it
         """
         try:
-            with self._operations.exclusively(Role.EJECT_SOURCE, source_id) as claim:
+            with self._operations.exclusively(
+                Role.EJECT_SOURCE, source_id, {Role.CHANGE_SOURCE}
+            ) as claim:
                 self._eject(claim, is_resumed=False)
         except _SourceStoppedError as stopped:
-            raise stopped.error from stopped
+            if stopped.error is not None:
+                raise stopped.error from stopped
 
     def detach(self, replica_id: str) -> None:
         """Make a replica an instance of its own."""
         with self._operations.exclusively(Role.DETACH_REPLICA, replica_id):
-            self._detach(replica_id)
+            self._detach(replica_id, is_resumed=False)
 
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
@@ -147,7 +167,7 @@ class SourceChanges:
         return {
             Role.PROMOTE_REPLICA: lambda claim: self._promote(claim.resource_id, is_resumed=True),
             Role.EJECT_SOURCE: functools.partial(self._eject, is_resumed=True),
-            Role.DETACH_REPLICA: lambda claim: self._detach(claim.resource_id),
+            Role.DETACH_REPLICA: lambda claim: self._detach(claim.resource_id, is_resumed=True),
             Role.CHANGE_SOURCE: self._release_source,
         }
 
@@ -161,7 +181,8 @@ class SourceChanges:
                 self._check_not_writable(replica_id)
                 self._give_up(self._deps, source_id, replica_id)
                 return
-        with self._changing(source_id, is_resumed) as claim:
+        over = {Role.CHANGE_SOURCE} if is_resumed else ()
+        with self._changing(source_id, is_resumed, over) as claim:
             deps = self._deps.guarded(self._heartbeat, claim)
             with group.answers_needed(f'promotion of replica {replica_id}'):
                 # Read again, since another operation may have ended meanwhile.
@@ -169,7 +190,9 @@ class SourceChanges:
                 candidate = next((one for one in replicas if one.instance_id == replica_id), None)
                 if source is None or candidate is None:
                     self._give_up(deps, source_id, replica_id)
+                    self._leave_taken_over(claim, None)
                     return
+                self._check_no_other(deps, candidate, replicas, is_resumed)
             promotion = Promotion(deps, candidate, source, replicas, is_resumed)
             self._run(promotion, claim, replica_id)
 
@@ -186,6 +209,30 @@ class SourceChanges:
                 f'instance {replica_id}: its source {source_id} is being ejected'
             )
         return role is Role.CHANGE_SOURCE
+
+    def _check_no_other(
+        self,
+        deps: SourceDependencies,
+        candidate: Member,
+        replicas: Sequence[Member],
+        is_resumed: bool,
+    ) -> None:
+        """Return if no other replica that was chosen accepts writes.
+
+        :raises OperationUnfinishedError: one does; its own promotion goes on first
+        :raises GuestUnavailableError: one does not answer
+        :raises SourceNotChangedError: instead of these, if nothing was begun
+        """
+        others = [one.instance_id for one in replicas if one != candidate]
+        try:
+            for one in sorted(deps.choices.find(others)):
+                self._check_not_writable(one)
+        except (exceptions.OperationUnfinishedError, exceptions.GuestUnavailableError) as error:
+            if is_resumed:
+                raise
+            raise exceptions.SourceNotChangedError(
+                f'replica {candidate.instance_id}: cannot be promoted: {error}'
+            ) from error
 
     def _check_not_writable(self, replica_id: str) -> None:
         """Return if a replica that an interrupted operation has chosen accepts no writes.
@@ -204,22 +251,25 @@ class SourceChanges:
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             if source is None or not replicas:
                 self._give_up(deps, source_id, source_id)
+                self._leave_taken_over(claim, None)
                 return
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
 
-    def _detach(self, replica_id: str) -> None:
+    def _detach(self, replica_id: str, is_resumed: bool) -> None:
         with group.answers_needed(f'detachment of replica {replica_id}'):
             source_id = self._find_source(replica_id)
             if source_id is None:
                 return
-        with self._changing(source_id) as claim:
+        with self._changing(source_id, is_resumed, {Role.CHANGE_SOURCE}) as claim:
             deps = self._deps.guarded(self._heartbeat, claim)
             with group.answers_needed(f'detachment of replica {replica_id}'):
                 replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
                 if replica is None or replica.source_id != source_id:
                     self._give_up(deps, source_id, replica_id)
+                    self._leave_taken_over(claim, None)
                     return
             self._run(Detachment(deps, replica, source), claim, replica_id)
+            self._leave_taken_over(claim, None)
 
     def _find_source(self, replica_id: str) -> str | None:
         """Return the source of a replica; None: it has ended, or the replica is deleted."""
@@ -230,14 +280,17 @@ class SourceChanges:
         return None if found is None else found.source_id
 
     @contextlib.contextmanager
-    def _changing(self, source_id: str, is_resumed: bool = False) -> Iterator[claims.Claim]:
+    def _changing(
+        self, source_id: str, is_resumed: bool, over: Collection[Role]
+    ) -> Iterator[claims.Claim]:
         """Hold the claim of a source while the block changes its replicas.
 
         :param is_resumed: an earlier worker may have passed the point of no return
+        :param over: see :meth:`.InstanceOperationStore.begin`
         """
         is_held = False
         try:
-            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id) as claim:
+            with self._operations.exclusively(Role.CHANGE_SOURCE, source_id, over) as claim:
                 is_held = True
                 yield claim
         except exceptions.SourceNotChangedError as error:
@@ -250,7 +303,8 @@ class SourceChanges:
                 group.end_tasks(self._deps, group.members_of(self._deps, source_id))
             raise
         except _SourceStoppedError as stopped:
-            raise stopped.error from stopped
+            if stopped.error is not None:
+                raise stopped.error from stopped
 
     def _run(self, change: Change, claim: claims.Claim, instance_id: str) -> None:
         """Run the steps of a change, and end its tasks if it fails."""
@@ -284,13 +338,26 @@ class SourceChanges:
             deps.rows.end_tasks(change.tasks_if_failed())
             group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
         if not change.has_stopped_source:
+            self._leave_taken_over(claim, error)
             return
         try:
             group.restore_writes(deps, source_id)
         except exceptions.ServiceUnavailableError as failure:
             LOG.warning('Source %s: may be read-only; will retry: %s', source_id, failure)
-            self._store.set_role(claim, Role.CHANGE_SOURCE)
-            raise _SourceStoppedError(error) from failure
+            self._leave_source(claim, error)
+
+    def _leave_source(self, claim: claims.Claim, error: Exception | None) -> NoReturn:
+        """Leave a source to a resumption, which has it accept writes if none is promoted.
+
+        :param error: of the operation that has ended; None: it has not failed
+        """
+        self._store.set_role(claim, Role.CHANGE_SOURCE)
+        raise _SourceStoppedError(error) from error
+
+    def _leave_taken_over(self, claim: claims.Claim, error: Exception | None) -> None:
+        """Do so if another operation had left the source."""
+        if claim.taken_over is Role.CHANGE_SOURCE:
+            self._leave_source(claim, error)
 
     def _release_source(self, claim: claims.Claim) -> None:
         """Have a source accept writes that an interrupted operation has left read-only.

@@ -68,7 +68,7 @@ def make_source_changes(
                 fence,
                 functools.partial(tiers_file.load, conf.trove_ceph_backup.tiers_file),
             ),
-            choices=source_changes.Choices(store, deps.worker),
+            choices=source_changes.Choices(store, deps.worker, operations.finish),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
             stop_server=servers.request_stop,

@@ -38,6 +38,11 @@ class TroveDatabase:
             return None
         return _instance(row, version_of(row.datastore_version_id))
 
+    def is_deleting(self, instance_id: str) -> bool:
+        """Return whether the deletion of an instance has been requested, and has not ended."""
+        row = find_row(instance_models.DBInstance, instance_id)
+        return row is not None and not row.deleted and row.task_status == InstanceTasks.DELETING
+
     def find_instance_of_volume(self, volume_id: str) -> backup_types.Instance | None:
         """Return the instance that has a volume and is not deleted."""
         rows = instance_models.DBInstance.find_all(volume_id=volume_id, deleted=False)

@@ -12,6 +12,7 @@ import types
 
 from trove_ceph import exceptions
 from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
@@ -136,7 +137,14 @@ class World:
         def client(service, name):
             return replacement_world.Client(self, service, strike, name)
 
-        choices = source_changes.Choices(self.store, claimant)
+        operations = instance_operations.InstanceOperations(
+            self.store,
+            types.SimpleNamespace(is_deleting=self.is_deleting),
+            claimant,
+            beating,
+            lambda seconds: deps.deadline(seconds),
+        )
+        choices = source_changes.Choices(self.store, claimant, operations.finish)
         deps = SourceDependencies(
             rows=client(Rows(self), 'rows'),
             agents=client(Agents(self), 'agents'),
@@ -150,11 +158,11 @@ class World:
             clock=lambda: self.now,
             sleep=self.sleep,
         )
-        operations = instance_operations.InstanceOperations(
-            self.store, None, claimant, beating, lambda seconds: deps.deadline(seconds)
-        )
         found = source_changes.SourceChanges(deps, operations, self.store, beating)
         return found, operations
+
+    def is_deleting(self, instance_id):
+        return self.tasks.get(instance_id) == 'DELETING'
 
     def request(self, task, *instance_ids):
         """Set the tasks that Trove's API sets before it calls the taskmanager."""
@@ -166,8 +174,33 @@ class World:
         self.store.forget_workers()
         for number in range(rounds):
             changes, operations = self.changes(strike, worker=f'recovery-{number}')
-            operations.recover(changes.resumptions, worlds.AtOnce())
+            operations.recover(
+                {**changes.resumptions, Role.DELETE_INSTANCE: self._resume_deletion(changes)},
+                worlds.AtOnce(),
+            )
             self.store.forget_workers()
+
+    def _resume_deletion(self, changes):
+        def resume(claim):
+            if self.is_deleting(claim.resource_id):
+                try:
+                    changes.forget(claim.resource_id)
+                except exceptions.DeletionRefusedError as error:
+                    self.refused.append(str(error))
+                else:
+                    self.end_deletion(claim.resource_id)
+
+        return resume
+
+    def end_deletion(self, name):
+        """Delete an instance that :meth:`.SourceChanges.forget` has released."""
+        if name in self.deleted:
+            return
+        self.servers[name].is_down = True
+        self.deleted.add(name)
+        del self.tasks[name]
+        # Its own commits end with it.
+        self.acknowledged = self.acknowledged - self.servers[name].executed
 
     # Invariants.
 
@@ -213,15 +246,20 @@ class Store:
     def __init__(self):
         self.rows, self._live = {}, set()
 
-    def begin(self, role, instance_id, claimant):
+    def begin(self, role, instance_id, claimant, over=()):
+        before = self.find_role(instance_id)
+        if before is not None and before not in over:
+            return None
+        claim = self.take_over(role, instance_id, claimant)
+        return claim and dataclasses.replace(claim, taken_over=before)
+
+    def take_over(self, role, instance_id, claimant):
         if instance_id in self.rows and self.rows[instance_id][1] in self._live:
             return None
         claim = Claim(role, instance_id, claimant.name, object())
         self.rows[instance_id] = (role, claim)
         self._live.add(claim)
         return claim
-
-    take_over = begin
 
     def find_role(self, instance_id):
         return self.rows[instance_id][0] if instance_id in self.rows else None
@@ -232,8 +270,12 @@ class Store:
         ]
 
     def set_role(self, claim, role):
-        if self.rows[claim.resource_id][1] == claim:
+        if claim.resource_id in self.rows and self.rows[claim.resource_id][1] == claim:
             self.rows[claim.resource_id] = (role, claim)
+
+    def hand_over(self, claim, role):
+        self.set_role(claim, role)
+        self.drop(claim)
 
     def finish(self, claim):
         if claim.resource_id in self.rows and self.rows[claim.resource_id][1] == claim:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An instance whose taskmanager dies during its creation ends in ERROR."""
 
+import contextlib
 import datetime
+import types
 
 from oslotest import base
 from trove.instance import models as instance_models
@@ -53,7 +55,7 @@ class InstanceOperationsTest(base.BaseTestCase):
 
         def create():
             # The rows stay, since a killed process deletes nothing.
-            creations._finish = lambda _claim: None
+            creations.finish = lambda _claim: None
             with creations.claimed(role, [one.id for one in instances]):
                 raise interruption.Kill
 
@@ -123,6 +125,90 @@ class InstanceOperationsTest(base.BaseTestCase):
         with self.one.claimed(DELETE, [self.instance.id]):
             self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
         self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+
+    def promote(self, name):
+        """Return the claim of a promotion by a worker."""
+        return self.store.begin(Role.PROMOTE_REPLICA, self.instance.id, claims.Claimant(name))
+
+    def test_a_new_operation_leaves_the_row_of_a_dead_one(self):
+        self.store.begin(Role.EJECT_SOURCE, self.instance.id, claims.Claimant('three'))
+        four = claims.Claimant('four', is_dead=lambda name: name == 'three')
+        self.assertIsNone(self.store.begin(Role.CHANGE_SOURCE, self.instance.id, four))
+        self.assertIs(Role.EJECT_SOURCE, self.store.find_role(self.instance.id))
+        claim = self.store.begin(
+            Role.CHANGE_SOURCE, self.instance.id, four, over={Role.EJECT_SOURCE}
+        )
+        self.assertIs(Role.EJECT_SOURCE, claim.taken_over)
+        self.assertIs(Role.CHANGE_SOURCE, self.store.find_role(self.instance.id))
+
+    def test_a_deletion_that_waited_for_a_promotion_is_done_by_any_worker(self):
+        claim = self.promote('three')
+        self.instance.update(task_status=InstanceTasks.DELETING)
+        self.two.recover(self.resumptions, worlds.AtOnce())
+        self.assertEqual([], self.deleted)
+        self.one.finish(claim)
+        self.two.recover(self.resumptions, worlds.AtOnce())
+        self.assertEqual([self.instance.id], self.deleted)
+        self.assertIsNone(self.store.find_role(self.instance.id))
+
+    def test_a_promotion_that_ends_leaves_no_row(self):
+        self.one.finish(self.promote('three'))
+        self.assertIsNone(self.store.find_role(self.instance.id))
+
+    def test_a_deletion_holds_its_claim_once_the_promotion_has_ended(self):
+        claim = self.promote('three')
+        self.instance.update(task_status=InstanceTasks.DELETING)
+        self.one._start_wait = lambda _sec: self.deadline(lambda: self.two.finish(claim))
+        with self.one.deleting(self.instance.id):
+            self.assertIs(DELETE, self.store.find_role(self.instance.id))
+            self.two.recover(self.resumptions, worlds.AtOnce())
+        self.assertEqual([], self.deleted)
+        self.assertIsNone(self.store.find_role(self.instance.id))
+
+    @staticmethod
+    def deadline(pause=lambda: None, left=1):
+        """Return a deadline with some pauses left, in each of which something happens."""
+        pauses = iter(range(left))
+
+        def wait(_sec):
+            pause()
+            return next(pauses, None) is not None
+
+        return types.SimpleNamespace(pause=wait)
+
+    def delete_over(self, error):
+        """Delete while the row of a dead promotion stays, and have the deletion fail."""
+        self.promote('three')
+        self.instance.update(task_status=InstanceTasks.DELETING)
+        self.dead.add('three')
+        self.one._start_wait = lambda _sec: self.deadline()
+        with contextlib.suppress(type(error)), self.one.deleting(self.instance.id):
+            self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+            raise error
+
+    def test_the_promotion_goes_on_if_the_deletion_fails(self):
+        for error in (exceptions.DeletionRefusedError('it accepts writes'), interruption.Kill()):
+            self.delete_over(error)
+            self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+            self.dead.add('one')
+            promoted = []
+            resumptions = {
+                **self.resumptions,
+                Role.PROMOTE_REPLICA: lambda claim, to=promoted: to.append(claim.resource_id),
+            }
+            for _again in range(2):
+                self.two.recover(resumptions, worlds.AtOnce())
+            self.assertIn(self.instance.id, promoted)
+            self.assertEqual([self.instance.id], self.deleted)
+            self.deleted.clear()
+
+    def test_deletes_without_a_claim_if_the_database_fails(self):
+        def fail(*_arguments):
+            raise exceptions.ServiceUnavailableError('the table is missing')
+
+        self.store.find_role = fail
+        with self.one.deleting(self.instance.id):
+            pass
 
     def test_creates_without_claims_if_the_database_fails(self):
         def fail(*_arguments):

@@ -38,20 +38,19 @@ class DeletionTest(base.BaseTestCase):
                 error.add_note(f'at request {number}: {world.tasks}, {world.sources}')
                 raise
 
-    def delete(self, world, name, recovers_first):
+    def delete(self, world, name, recovers_first, strike=None):
+        if name in world.deleted:
+            return
         world.tasks[name] = 'DELETING'
         if recovers_first:
             world.recover()
+        changes, operations = world.changes(strike, worker='deletion')
         try:
-            world.changes(worker='deletion')[0].forget(name)
+            with operations.deleting(name):
+                changes.forget(name)
+                world.end_deletion(name)
         except exceptions.DeletionRefusedError as error:
             world.refused.append(str(error))
-            return
-        world.servers[name].is_down = True
-        world.deleted.add(name)
-        del world.tasks[name]
-        # Its own commits end with it.
-        world.acknowledged = world.acknowledged - world.servers[name].executed
 
     def check_rest(self, world):
         """Check that the others work as before, and that nothing is left of the replica."""
@@ -72,11 +71,10 @@ class DeletionTest(base.BaseTestCase):
         return world
 
     def check_promotion(self, world):
-        if not world.refused:
+        if 'one' in world.deleted:
             self.check_rest(world)
             return
         # It is the source, which is not deleted while it has replicas.
-        self.assertNotIn('one', world.deleted)
         self.assertEqual({'NONE'}, set(world.tasks.values()))
         self.assertTrue(world.faults['one'])
         world.check_source('one', [SOURCE, 'two'])
@@ -90,6 +88,37 @@ class DeletionTest(base.BaseTestCase):
                 self.check_promotion,
                 recovers_first,
             )
+
+    def test_a_deletion_whose_taskmanager_dies_is_resumed(self):
+        """The promotion is continued, before the deletion dies at each of its requests or after."""
+        for recovers_first, first in itertools.product((False, True), range(0, 30, 3)):
+            for second in itertools.count():
+                world, strike = self.make_promotion(), Strike(second, after=True)
+                with contextlib.suppress(interruption.Kill):
+                    world.changes(Strike(first, after=True))[0].promote('one')
+                world.tasks['one'] = 'DELETING'
+                if recovers_first:
+                    world.recover()
+                with contextlib.suppress(interruption.Kill):
+                    self.delete(world, 'one', recovers_first=False, strike=strike)
+                if not strike.struck:
+                    break
+                try:
+                    world.recover()
+                    self.check_promotion(world)
+                except Exception as error:
+                    error.add_note(f'at requests {first} and {second}: {world.tasks}')
+                    raise
+
+    def test_a_deletion_that_dies_while_it_waits_for_a_promotion(self):
+        world = self.make_promotion()
+        with contextlib.suppress(interruption.Kill):
+            world.changes(Strike(3, after=True))[0].promote('one')
+        world.tasks['one'] = 'DELETING'
+        # Nothing else shows it.
+        world.recover()
+        self.check_rest(world)
+        self.assertEqual({'one'}, world.deleted)
 
     def promote_until_it_accepts_writes(self):
         """Return a world whose taskmanager died when the promoted replica accepted writes."""
@@ -122,7 +151,7 @@ class DeletionTest(base.BaseTestCase):
         world = self.promote_until_it_accepts_writes()
         world.store.forget_workers()
         for role, name in ((Role.PROMOTE_REPLICA, 'one'), (Role.CHANGE_SOURCE, SOURCE)):
-            world.store.begin(role, name, Claimant('other'))
+            world.store.take_over(role, name, Claimant('other'))
         self.delete(world, 'one', recovers_first=False)
         self.assertEqual('PROMOTING', world.tasks['one'])
         self.assertEqual(['one'], world.writers())

@@ -223,7 +223,9 @@ class ChangedReplicasTest(base.BaseTestCase):
             self.operations.finish(claim)
 
     def test_choices(self):
-        choices = source_changes.Choices(self.operations, claims.Claimant('worker'))
+        choices = source_changes.Choices(
+            self.operations, claims.Claimant('worker'), self.operations.finish
+        )
         for _again in range(2):
             choices.note(self.instance.id)
         self.assertEqual({self.instance.id}, choices.find([self.instance.id, 'other']))
@@ -235,7 +237,9 @@ class ChangedReplicasTest(base.BaseTestCase):
             Role.DELETE_INSTANCE, self.instance.id, claims.Claimant('other')
         )
         self.addCleanup(self.operations.finish, claim)
-        choices = source_changes.Choices(self.operations, claims.Claimant('worker'))
+        choices = source_changes.Choices(
+            self.operations, claims.Claimant('worker'), self.operations.finish
+        )
         self.assertRaises(exceptions.SourceNotChangedError, choices.note, self.instance.id)
 
     def test_a_role_that_is_left(self):
@@ -301,7 +305,11 @@ class FactoryTest(base.BaseTestCase):
             find_image=None,
         )
         requests = source_changes_factory.make_source_requests(
-            CONF, trove_context.TroveContext(), lambda: deps, lambda: None, lambda _id: True
+            CONF,
+            trove_context.TroveContext(),
+            lambda: deps,
+            lambda: types.SimpleNamespace(finish=None),
+            lambda _id: True,
         )
         changes = requests._get_changes()
         self.assertIs(changes, requests._get_changes())

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from trove_ceph import reference_figures
 from trove_ceph.doctor import remedies
 from trove_ceph.doctor.check import Check, System
 from trove_ceph.doctor.cluster import ClusterFacts
@@ -12,8 +13,8 @@ from trove_ceph.doctor.finding import Finding, Level, error, warning
 from trove_ceph.tiers import resources, tier_types
 
 #: From here on a cluster is too full to heal itself after the loss of a host, and slower.
-FILL_WARNING = 0.70
-FILL_ERROR = 0.80
+FILL_WARNING = reference_figures.TYPICAL_FILL
+FILL_ERROR = reference_figures.MOST_FILL
 #: Further entries are of clients that reconnect again and again.
 MOST_BLOCKED = 50
 LEAST_CEPH = (16, 2)

@@ -12,9 +12,9 @@ from trove_ceph.hci.inventory import Inventory
 from trove_ceph.hci.plan import Finding, HostPlan, Level
 from trove_ceph.hci.reservation import FREE_POOL
 from trove_ceph.hci.workload import RootDisk, Workload
+from trove_ceph.reference_figures import LEAST_SERVERS
 
 _SUPPORTED_HOSTS = 'QCT 2015: three servers at least'
-LEAST_HOSTS = 3
 
 
 def of_cluster(inventory: Inventory, workload: Workload) -> Iterator[Finding]:
@@ -90,13 +90,13 @@ def _copies(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _host_count(inventory: Inventory) -> Iterator[Finding]:
-    if len(inventory.hosts) < LEAST_HOSTS:
+    if len(inventory.hosts) < LEAST_SERVERS:
         yield Finding(
             Level.WARNING,
             'hosts',
             'hosts',
             f'{len(inventory.hosts)} hosts',
-            f'{LEAST_HOSTS} hosts or more',
+            f'{LEAST_SERVERS} hosts or more',
             _SUPPORTED_HOSTS,
             'add hosts: monitors need a majority of three',
         )

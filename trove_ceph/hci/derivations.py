@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from trove_ceph import reference_figures
 from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import numa, osds, reservation, sources
 from trove_ceph.hci.figures import Figures, Limit
@@ -135,11 +136,17 @@ def _ratios(name: str, figures: Figures) -> Iterator[Derivation]:
 
 def _reserved_disk(name: str, figures: Figures) -> Derivation:
     if figures.workload.root_disk is RootDisk.CEPH:
-        formula = 'size of all devices / copies x 20 %'
-        raw = figures.inventory.raw_bytes / 1000**4
-        numbers = f'{raw:.2f} TB / {figures.inventory.copies} x {reservation.FREE_POOL:g}'
-        source = sources.QCT_HEALING
-        limit = 'Nova reports the whole pool on each host, so each reserves the share of the pool'
+        formula = 'size of all devices - size of all devices / copies x 80 % / hosts'
+        raw, inventory = figures.inventory.raw_bytes / 1000**4, figures.inventory
+        numbers = (
+            f'{raw:.2f} TB - {raw:.2f} TB / {inventory.copies} x '
+            f'{reference_figures.MOST_FILL:g} / {len(inventory.hosts)}'
+        )
+        source = f'{sources.QCT_HEALING}; {sources.NOVA_POOL}'
+        limit = (
+            'root disks get the share of the host; with devices beside these in the cluster, add '
+            'their size'
+        )
     else:
         formula = 'size of the local disk x 30 %'
         disk = (figures.host.local_disk_bytes or 0) / 1000**3

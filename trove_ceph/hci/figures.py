@@ -84,7 +84,10 @@ class Figures:
     def reserved_disk_mb(self) -> int:
         """What root disks must leave, in MiB; 0 if the local disk is not known."""
         if self.workload.root_disk is RootDisk.CEPH:
-            return reservation.reserved_pool_mb(self.inventory.raw_bytes, self.inventory.copies)
+            inventory = self.inventory
+            return reservation.reserved_pool_mb(
+                inventory.raw_bytes, inventory.copies, len(inventory.hosts)
+            )
         return reservation.reserved_local_disk_mb(self.host.local_disk_bytes or 0)
 
     @cached_property

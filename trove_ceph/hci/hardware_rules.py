@@ -9,12 +9,12 @@ from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import osds, sources
 from trove_ceph.hci.inventory import Host, Network
 from trove_ceph.hci.plan import Finding, Level
+from trove_ceph.reference_figures import CORES_PER_NVME, LEAST_NETWORK_GBIT
 
 LEAST_DATA_DEVICES = 4
 LEAST_DB_DEVICES = 1
 LEAST_MEMORY_BYTES = 128 * units.G
-CORES_PER_NVME = 10
-LEAST_SPEED_MBIT_PER_SEC = 10_000
+LEAST_SPEED_MBIT_PER_SEC = 1000 * LEAST_NETWORK_GBIT
 
 
 def of_host(host: Host) -> Iterator[Finding]:

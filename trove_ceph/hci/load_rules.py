@@ -16,7 +16,7 @@ _LIMITS = {
     NUMA_NODES: ('more CPUs and memory on each NUMA node', sources.NOVA_PAGES),
     LOCAL_DISK: ('a larger local disk', sources.CEPH_DATA_AVAIL),
 }
-#: The least CPUs (threads) for the OSDs of an NVMe device.
+#: The least CPUs (threads) for the OSDs of an NVMe device (Ceph, hardware recommendations).
 LEAST_VCPUS_PER_NVME = 4
 
 

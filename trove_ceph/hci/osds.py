@@ -10,6 +10,7 @@ from trove_ceph.enums import DeviceClass
 from trove_ceph.hci.inventory import Device, Host
 from trove_ceph.hci.reservation import MIB_PER_OSD
 from trove_ceph.hci.workload import OsdChoices
+from trove_ceph.reference_figures import CPUS_PER_OSD
 
 #: The OSDs on an NVMe device of the classic kind (P3700), by the reference architectures.
 CLASSIC_PER_NVME = 4
@@ -23,7 +24,6 @@ OVERSHOOT = 1.2
 LEAST_TARGET_MIB = 896
 #: The least DB device for block storage, as a share of the data (Ceph, BlueStore configuration).
 LEAST_DB_SHARE = 0.01
-_VCPUS = {DeviceClass.HDD: 1.0, DeviceClass.SSD: 4.0, DeviceClass.NVME: 4.0}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def default_vcpus(kind: DeviceClass, osds_per_device: int) -> float:
     """Return TripleO's CPUs (threads) for each OSD on a class of device."""
     if kind is DeviceClass.NVME and osds_per_device == CLASSIC_PER_NVME:
         return 3.0
-    return _VCPUS[kind]
+    return float(CPUS_PER_OSD[kind])
 
 
 def vcpus(host: Host, osds_per_device: int, choices: OsdChoices) -> float:

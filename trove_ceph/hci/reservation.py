@@ -6,6 +6,8 @@ They are those of ``tripleo_derive_hci_parameters`` of tripleo-ansible. Its GB a
 
 import math
 
+from trove_ceph.reference_figures import MOST_FILL
+
 #: Memory for an OSD, and for a guest outside the memory that it sees.
 MIB_PER_OSD = 5 * 1024
 MIB_PER_GUEST = 512
@@ -19,7 +21,7 @@ MOST_RATIO = 16.0
 #: hyper-converged host it shares the disk with Nova's directory of instances.
 FREE_LOCAL_DISK = 0.30
 #: Of a node's capacity 10 % is for healing and 10 % for uneven placement (QCT 2015).
-FREE_POOL = 0.20
+FREE_POOL = round(1 - MOST_FILL, 9)
 
 
 def guests_by_memory(memory_mib: int, osds: int, guest_mib: int) -> int:
@@ -66,9 +68,16 @@ def reserved_local_disk_mb(local_disk_bytes: int) -> int:
     return math.ceil(local_disk_bytes * FREE_LOCAL_DISK / 1024**2)
 
 
-def reserved_pool_mb(raw_bytes: int, copies: int) -> int:
-    """Return what root disks in Ceph must leave of the pool in MiB.
+def reserved_pool_mb(raw_bytes: int, copies: int, hosts: int) -> int:
+    """Return what root disks in Ceph must leave of the disk that Nova reports for a host, in MiB.
 
-    Nova reports the whole pool as the disk of each host, so each reserves the share of all.
+    With root disks in Ceph each host reports the raw size of the cluster as its own disk
+    (``total_bytes`` of ``ceph df``), as if there were one copy and no other host. So a host leaves
+    all but its share of the pool, of which 20 % stay free.
+
+    :param raw_bytes: the size of all devices of the cluster
+    :param copies: the copies of each object in the pool
+    :param hosts: the hosts that run guests
     """
-    return math.ceil(raw_bytes / copies * FREE_POOL / 1024**2)
+    share = raw_bytes / copies * MOST_FILL / hosts
+    return math.ceil((raw_bytes - share) / 1024**2)

@@ -12,18 +12,23 @@ from functools import cached_property
 from oslo_utils import units
 
 from trove_ceph.enums import DeviceClass
+from trove_ceph.reference_figures import (
+    CORES_PER_NVME,
+    CPUS_PER_OSD,
+    DEVIATION,
+    LEAST_NETWORK_GBIT,
+    LEAST_SERVERS,
+    MOST_FILL,
+    TYPICAL_FILL,
+)
 from trove_ceph.sizing.decisions import CEPH, GIVEN, QCT, RED_HAT, TRIPLEO, Bound
 from trove_ceph.sizing.fleet import SECONDS_PER_HOUR, Optimisation, Request
 
-#: Share of the space that algorithmic placement may deviate by.
-DEVIATION = 0.1
-_TYPICAL_FILL, _MOST_FILL = 0.7, 0.8
 #: Shares of the space at which Ceph warns, stops recovery, and stops writes.
 NEARFULL, BACKFILLFULL, FULL = 0.85, 0.9, 0.95
 #: The share of a cluster that one server may be.
 _SERVER_SHARE = {Optimisation.CAPACITY: 0.15}
 _DEFAULT_SERVER_SHARE = 0.1
-_LEAST_NODES = 3
 _RECOMMENDED_NODES = {Optimisation.CAPACITY: 7}
 _DEFAULT_RECOMMENDED_NODES = 10
 #: Raw bytes on a server: below 10 TB for MySQL, up to 300 TB otherwise.
@@ -35,12 +40,8 @@ _BAYS = {
     DeviceClass.SSD: (12, f'{QCT}, Table 2'),
     DeviceClass.HDD: (12, f'{QCT}, Table 2'),
 }
-_CORES_PER_NVME = 10
-#: Cores of an OSD on other devices.
-_CORES_PER_OSD = {DeviceClass.SSD: 4, DeviceClass.HDD: 1}
 #: Operations per second of a core that OSDs use.
 _READS_PER_CORE, _WRITES_PER_CORE = 7500, 3500
-_LEAST_GBIT = 10
 _BITS = 8
 
 
@@ -123,8 +124,8 @@ class Demand:
                 f'{QCT}, "Reserving capacity for self-healing"',
             ),
             Bound(
-                f'{_LEAST_NODES} OSD servers are the least that is supported',
-                _LEAST_NODES,
+                f'{LEAST_SERVERS} OSD servers are the least that is supported',
+                LEAST_SERVERS,
                 f'{QCT}, "Determining Fault Domain Risk Tolerance"',
             ),
         ]
@@ -134,15 +135,15 @@ class Demand:
         design, domains = self.request.design, self.domains(nodes)
         bounds = [
             Bound(
-                f'a cluster typically operates at {_TYPICAL_FILL:.0%}',
-                _TYPICAL_FILL,
+                f'a cluster typically operates at {TYPICAL_FILL:.0%}',
+                TYPICAL_FILL,
                 f'{RED_HAT}, "Matching performance with Red Hat Ceph Storage"',
             )
             if design.most_fill is None
             else Bound(f'fill_percent is {design.most_fill:.0%}', design.most_fill, GIVEN),
             Bound(
-                f'each server operates at less than {_MOST_FILL:.0%}',
-                _MOST_FILL,
+                f'each server operates at less than {MOST_FILL:.0%}',
+                MOST_FILL,
                 f'{QCT}, "Reserving capacity for self-healing"',
             ),
             Bound(
@@ -219,8 +220,8 @@ class Demand:
         if design.cores and design.device.device_class is DeviceClass.NVME:
             bounds.append(
                 Bound(
-                    f'one NVMe for {_CORES_PER_NVME} of the {design.cores} cores',
-                    design.cores // _CORES_PER_NVME,
+                    f'one NVMe for {CORES_PER_NVME} of the {design.cores} cores',
+                    design.cores // CORES_PER_NVME,
                     f'{RED_HAT}, Figure 8',
                 )
             )
@@ -231,12 +232,12 @@ class Demand:
         device, fleet = self.request.design.device, self.request.fleet
         if device.device_class is DeviceClass.NVME:
             media = Bound(
-                f'{_CORES_PER_NVME} cores for each of {devices} NVMe',
-                _CORES_PER_NVME * devices,
+                f'{CORES_PER_NVME} cores for each of {devices} NVMe',
+                CORES_PER_NVME * devices,
                 f'{RED_HAT}, Figure 8',
             )
         else:
-            each, osds = _CORES_PER_OSD[device.device_class], devices * device.osds
+            each, osds = CPUS_PER_OSD[device.device_class], devices * device.osds
             media = Bound(f'{each} for each of {osds} OSDs', each * osds, TRIPLEO)
         load = fleet.iops * (
             fleet.write_share / _WRITES_PER_CORE + (1 - fleet.write_share) / _READS_PER_CORE
@@ -257,7 +258,7 @@ class Demand:
         share = design.recovery.share
         traffic = self.wire_bytes_per_sec / self.left(nodes) / (1 - share)
         bounds = [
-            Bound('10 GbE at least', _LEAST_GBIT, f'{RED_HAT}, Table 3'),
+            Bound(f'{LEAST_NETWORK_GBIT} GbE at least', LEAST_NETWORK_GBIT, f'{RED_HAT}, Table 3'),
             Bound(
                 f'{self.wire_bytes_per_sec / units.G:.2f} GB/s of all servers (IOPS x size x '
                 f'copies) beside the {share:.0%} for recovery',

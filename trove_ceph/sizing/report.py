@@ -9,7 +9,8 @@ from typing import Any
 import prettytable
 from oslo_utils import units
 
-from trove_ceph.sizing import costs, decisions, demand, failure
+from trove_ceph import reference_figures
+from trove_ceph.sizing import costs, decisions, failure
 from trove_ceph.sizing.cluster import Cluster
 from trove_ceph.sizing.crush import Spread
 from trove_ceph.sizing.decisions import Decision
@@ -235,10 +236,10 @@ def _failure(report: Report) -> Iterator[str]:
             f'{check.stopped} stop writes until recovered, {check.gone} cannot be recovered'
         )
     deviation = (check.after or check.before).deviation
-    if deviation > demand.DEVIATION:
+    if deviation > reference_figures.DEVIATION:
         yield (
             f'  the fullest OSD is {deviation:.0%} above the mean, the reserve for deviation is '
-            f'{demand.DEVIATION:.0%} [{decisions.QCT}]: keep the balancer on'
+            f'{reference_figures.DEVIATION:.0%} [{decisions.QCT}]: keep the balancer on'
         )
 
 

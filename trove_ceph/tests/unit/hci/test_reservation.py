@@ -59,7 +59,7 @@ class LimitsTest(base.BaseTestCase):
 
     def test_disks(self):
         self.assertEqual(137330, reservation.reserved_local_disk_mb(480 * 10**9))
-        self.assertEqual(4882813, reservation.reserved_pool_mb(76_800 * 10**9, 3))
+        self.assertEqual(69335938, reservation.reserved_pool_mb(76_800 * 10**9, 3, 5))
 
 
 class MemoryTargetTest(base.BaseTestCase):

@@ -8,6 +8,7 @@ from trove_ceph_tempest_plugin.tests.scenario import (
     deletion,
     load,
     placement,
+    rebuild,
     resize,
     restart,
 )
@@ -21,6 +22,7 @@ class TestDatabase(
     TestProvisioning,
     backup.BackupScenario,
     configuration.ConfigurationScenario,
+    rebuild.RebuildScenario,
     resize.ResizeScenario,
     restart.RestartScenario,
 ):

@@ -13,6 +13,7 @@ from trove_ceph_tempest_plugin.tests.scenario import (
     backup,
     configuration,
     deletion,
+    rebuild,
     resize,
     restart,
 )
@@ -20,7 +21,7 @@ from trove_ceph_tempest_plugin.tests.scenario import (
 CONF = config.CONF
 
 
-class WarmGuestScenario(backup.BackupTestCase):
+class WarmGuestScenario(backup.BackupTestCase, rebuild.RebuildTestCase):
     """The database of the class is created when a warm guest waits for it."""
 
     @classmethod
@@ -52,7 +53,7 @@ class WarmGuestScenario(backup.BackupTestCase):
         """The database has the guest that waited, and its server tells which database it is."""
         self.record('created', {'seconds_to_healthy': self.created_sec})
         self.assert_warm(self.instance_id, self.waited)
-        instance, server = self._server()
+        instance, server = self.server()
         self.assertEqual(instance['name'], server['name'])
         self.assertEqual(self.instance_id, server['metadata']['trove_instance_id'])
 
@@ -66,7 +67,7 @@ class WarmGuestScenario(backup.BackupTestCase):
         waited = self.await_guest()
 
         # Another test may have grown the volume.
-        size_gib = self._server()[0]['volume']['size']
+        size_gib = self.server()[0]['volume']['size']
         restored = self.create_instance(
             backup_id=stored['id'], create_user=False, volume={'size': size_gib}
         )
@@ -88,13 +89,13 @@ class WarmGuestScenario(backup.BackupTestCase):
         """Under load the database moves to a guest of its new flavor, with rows and addresses."""
         options = CONF.trove_ceph
         flavor = options.flavor_id or CONF.database.flavor_id
-        if self._server()[0]['flavor']['id'] == flavor:
+        if self.server()[0]['flavor']['id'] == flavor:
             # Only this flavor need have a pool, so the way to the other one may be Trove's own.
             larger = options.resize_flavor_id or CONF.database.resize_flavor_id
             self.act({'resize': {'flavorRef': larger}})
             self.database.wait_reachable(options.connect_timeout_sec)
         waited = self.await_guest()
-        rows, addresses, (_, before) = self.write_rows(), self._addresses(), self._server()
+        rows, addresses, (_, before) = self.write_rows(), self.addresses(), self.server()
         mixed = self.prepare_load('mixed-70-30')
         with (
             futures.ThreadPoolExecutor() as executor,
@@ -111,20 +112,25 @@ class WarmGuestScenario(backup.BackupTestCase):
         if load_error and not isinstance(load_error, exceptions.LoadFailedError):
             raise load_error
         self.assert_warm(self.instance_id, waited)
-        instance, after = self._server()
+        instance, after = self.server()
         self.assertEqual(flavor, instance['flavor']['id'])
         self.assertNotEqual(before['id'], after['id'])
-        self.assertEqual(addresses, self._addresses())
+        self.assertEqual(addresses, self.addresses())
         self.assertEqual(rows, self.rows())
 
-    def _server(self):
-        """Return the instance and its server as an administrator sees them."""
-        instance = self.admin_client.get_resource('instances', self.instance_id)['instance']
-        return instance, self.os_admin.servers_client.show_server(instance['server_id'])['server']
-
-    def _addresses(self):
-        instance = self.client.get_resource('instances', self.instance_id)['instance']
-        return sorted((one['type'], one['address']) for one in instance['addresses'])
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a073')
+    def test_rebuilt_warm(self):
+        """For the image of its version the database moves to a guest, which has that image."""
+        options = CONF.trove_ceph
+        flavor = options.flavor_id or CONF.database.flavor_id
+        if self.server()[0]['flavor']['id'] != flavor:
+            self.act({'resize': {'flavorRef': flavor}})
+            self.database.wait_reachable(options.connect_timeout_sec)
+        waited = self.await_guest()
+        old = self.server()[1]['id']
+        self.rebuild(self.image_of_version())
+        self.assert_warm(self.instance_id, waited)
+        self.assertNotEqual(old, self.server()[1]['id'])
 
 
 class TestWarmGuests(

@@ -76,6 +76,14 @@ class DiscoveryTest(base.BaseTestCase):
         for names in found.values():
             self.assertEqual('test_vanishes_when_deleted', names[-1])
 
+    def test_a_database_is_rebuilt_where_no_guest_waits_and_where_one_does(self):
+        found = self._classes('nvme,hdd')
+        self.assertIn('test_rebuild_on_an_image', found['TestDatabase_nvme'])
+        self.assertNotIn('test_rebuild_on_an_image', found['TestProvisioning_hdd'])
+        (names,) = self._classes('nvme', 'test_warm_guests').values()
+        self.assertNotIn('test_rebuild_on_an_image', names)
+        self.assertIn('test_rebuilt_warm', names)
+
     def test_without_volume_types_all_are_skipped_with_the_reason(self):
         errors, failures, *reason = self._python(_RUN, {}).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))

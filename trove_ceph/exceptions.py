@@ -114,6 +114,13 @@ class UnauthenticatedReplyError(ServiceUnavailableError):
     """The reply is not authenticated and is ignored; repeating the request is safe."""
 
 
+class VersionMismatchError(ServiceUnavailableError):
+    """Service and caller are of releases that do not fit; upgrade the one that the message names.
+
+    Nothing was done, and the request can be repeated after the upgrade.
+    """
+
+
 class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed, or did not answer."""
 

@@ -27,7 +27,7 @@ Answer = TypeVar('Answer')
 
 #: The major version changes when the service stops supporting old callers, together with
 #: ``rpcapi.VERSION``; the minor version changes with each new verb or argument.
-VERSION = '2.0'
+VERSION = '2.1'
 
 
 def _verb(
@@ -85,6 +85,10 @@ class Endpoint:
         self._wait_sec = wait_sec
 
     # Verbs that only read.
+
+    @_verb(permissions.READ)
+    def version(self) -> str:
+        return VERSION
 
     @_verb(permissions.READ)
     def describe(self, image: image_types.ImageRef, with_usage: bool) -> image_types.ImageFacts:

@@ -22,8 +22,9 @@ LOG = logging.getLogger(__name__)
 #: Independent of the exchange of the caller's own services.
 EXCHANGE = 'trove_ceph'
 TOPIC = 'trove-ceph-storage'
-#: The minimum version of the service.
-VERSION = '2.0'
+#: The minimum version of the service. Raise it with the first verb or argument of a later one that
+#: is used here.
+VERSION = '2.1'
 #: Longer than the timeout of one request to Ceph (operation_timeout_sec).
 DEFAULT_TIMEOUT_SEC = 180
 
@@ -45,9 +46,10 @@ class StorageAPI:
     """The verbs of the storage service.
 
     Each verb may raise ServiceUnavailableError when no authentic answer arrives; the request may
-    have been executed. NotPermittedError means that the verb may not be used on the image or
-    snapshot (:mod:`trove_ceph.storage_service.permissions`). InvalidRequestError names the argument
-    to correct. After CephUnreachableError the caller may retry. The other errors of the verbs are
+    have been executed. VersionMismatchError names the service or the caller to upgrade; nothing was
+    executed. NotPermittedError means that the verb may not be used on the image or snapshot
+    (:mod:`trove_ceph.storage_service.permissions`). InvalidRequestError names the argument to
+    correct. After CephUnreachableError the caller may retry. The other errors of the verbs are
     those of :mod:`trove_ceph.storage.backend`.
 
     :param connection: from ``connect``
@@ -68,6 +70,10 @@ class StorageAPI:
         self._sleep = sleep
 
     # Verbs that only read.
+
+    def version(self) -> str:
+        """Return the version of the service's RPC interface."""
+        return self._call('version')
 
     def describe(
         self, image: image_types.ImageRef, with_usage: bool = False

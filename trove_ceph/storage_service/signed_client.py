@@ -12,8 +12,14 @@ from trove_ceph.storage_service import serializer, transport
 
 #: The RPC method of the service; the verb is in the signed request.
 METHOD = 'request'
+#: The verb that tells the version. A service of version N.0 does not know it.
+VERSION_VERB = 'version'
 #: A copy of the service that sends no heartbeat for so long has died.
 _SILENT_SEC = 30
+
+
+class _OtherVersionError(Exception):
+    """The service does not support the version of a request, by its unsigned reply."""
 
 
 class SignedClient:
@@ -33,6 +39,7 @@ class SignedClient:
     ):
         self._caller = message_auth.Caller(connection.keys, now)
         self._bus = messaging.get_rpc_client(connection.transport, target)
+        self._target = target
         self._timeout_sec = timeout_sec
 
     def call(self, _context: Mapping[str, Any], verb: str, **arguments: Any) -> Any:
@@ -42,8 +49,17 @@ class SignedClient:
         service to address.
 
         :raises UnauthenticatedReplyError: the reply is not the service's answer to this request
+        :raises VersionMismatchError: the service does not support the version of the target
         :raises TroveCephError: the answer is this error
         """
+        try:
+            return self._answer(verb, arguments)
+        except _OtherVersionError as error:
+            raise exceptions.VersionMismatchError(
+                f'{verb}: {self._mismatch(self._find_version())}'
+            ) from error
+
+    def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         encoded = {name: serializer.encode(value) for name, value in arguments.items()}
         reply = self._request(verb, encoded, None)
         if 'address' in reply:
@@ -54,10 +70,44 @@ class SignedClient:
             raise exceptions.UnauthenticatedReplyError(f'{verb}: the reply has no result')
         return serializer.decode(reply['result'])
 
+    def _find_version(self) -> str | None:
+        """Return the version of the service, from its signed reply; None if none is near."""
+        needed = _parse(self._target.version)[0]
+        for major in (needed, needed - 1, needed + 1):
+            try:
+                reply = self._request(VERSION_VERB, {}, None, version=f'{major}.0')
+            except _OtherVersionError:
+                continue
+            return str(reply.get('result', f'{major}.0'))
+        return None
+
+    def _mismatch(self, found: str | None) -> str:
+        service, needed = self._target.topic, self._target.version
+        if found is None:
+            return (
+                f'{service} has no RPC version near {needed}, which this caller needs; install one '
+                'release of trove-ceph for the service and its callers'
+            )
+        if _parse(found)[0] > _parse(needed)[0]:
+            return (
+                f'{service} has RPC version {found}, and this caller needs {needed}; upgrade and '
+                'restart the caller, trove-taskmanager or trove-ceph-manage'
+            )
+        # Another copy of the service than the one that refused may have answered.
+        which = 'a copy of it is older' if _parse(found) >= _parse(needed) else 'it is older'
+        return (
+            f'{service} has RPC version {found}, and this caller needs {needed} or a later minor '
+            f'version; {which}: upgrade and restart each {service}'
+        )
+
     def _request(
-        self, verb: str, arguments: Mapping[str, Any], address: message_auth.Address | None
+        self,
+        verb: str,
+        arguments: Mapping[str, Any],
+        address: message_auth.Address | None,
+        **options: Any,
     ) -> dict[str, Any]:
-        options: dict[str, Any] = {'timeout': self._timeout_sec}
+        options['timeout'] = self._timeout_sec
         if address is not None:
             options['server'] = address.server
             if self._timeout_sec > _SILENT_SEC:
@@ -74,7 +124,11 @@ class SignedClient:
     def _send(self, verb: str, message: dict[str, str], options: Mapping[str, Any]) -> Any:
         try:
             return self._bus.prepare(**options).call({}, METHOD, message=message)
+        except messaging.UnsupportedVersion as error:
+            raise _OtherVersionError(str(error)) from error
         except messaging.RemoteError as error:
+            if error.exc_type == messaging.UnsupportedVersion.__name__:
+                raise _OtherVersionError(error.value) from error
             # Only a service of another version answers so.
             raise exceptions.UnauthenticatedReplyError(
                 f'{verb}: the reply is an unsigned error, {error.exc_type}; check that the service '
@@ -87,3 +141,7 @@ class SignedClient:
             raise exceptions.UnauthenticatedReplyError(
                 f'{verb}: the reply is an unsigned error, {type(error).__name__}'
             ) from error
+
+
+def _parse(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split('.'))

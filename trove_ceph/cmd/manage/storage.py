@@ -122,20 +122,23 @@ class Status(StorageCommand, base.Report):
     def make_report(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
         """Return the jobs by their states, with those that need attention."""
         began = time.monotonic()
-        found, silent = connect(parsed_args).survey_jobs()
+        service = connect(parsed_args)
+        found, silent = service.survey_jobs()
         took_ms = round((time.monotonic() - began) * 1000)
+        version = service.version()
         counts = collections.Counter(str(one.state) for one in found)
         bad = [one for one in found if one.state in (JobState.FAILED, JobState.INTERRUPTED)]
         if bad or silent:
             self.exit_status = base.ExitStatus.DIFFERS
         status = 'trouble' if bad or silent else 'ok'
         jobs = ', '.join(f'{count} {state}' for state, count in sorted(counts.items())) or 'none'
-        lines = [f'{status}: answered in {took_ms} ms; jobs: {jobs}']
+        lines = [f'{status}: answered in {took_ms} ms, RPC version {version}; jobs: {jobs}']
         lines += [f'  {one} {one.state}: {one.message or f"was on {one.holder}"}' for one in bad]
         lines += [f'  {_silent_text(pool)}' for pool in silent]
         document = {
             'status': status,
             'answer_ms': took_ms,
+            'rpc_version': version,
             'jobs': {str(state): counts[state] for state in JobState},
             'bad': [as_document(one) for one in bad],
             'silent_pools': silent,

@@ -43,7 +43,7 @@ class CommandTest(bus_case.BusTestCase):
         )
         status, text = self.command('status')
         self.assertEqual(0, status)
-        self.assertRegex(text, r'^ok: answered in \d+ ms; jobs: 1 done\n$')
+        self.assertRegex(text, r'^ok: answered in \d+ ms, RPC version [\d.]+; jobs: 1 done\n$')
         work = tasks.VerifyTask(self.image.snapshot('missing'), self.vault.snapshot('s'))
         self.assertRaises(
             exceptions.NotFoundError, self.api.run, 'verify', work, bus_case.TIMEOUT_SEC

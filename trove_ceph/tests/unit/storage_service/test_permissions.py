@@ -120,6 +120,7 @@ class DeclarationTest(base.BaseTestCase):
             'find_job': {'operation_id': 'none'},
             'list_jobs': {},
             'survey_jobs': {},
+            'version': {},
         }
         declared = endpoint.permissions_of(endpoint.Endpoint)
         self.assertEqual({name for name, one in declared.items() if not one.changes}, set(reads))

@@ -197,12 +197,6 @@ class RabbitDriverTest(VerbsTest):
         error = self.assertRaises(messaging.RemoteError, client.call, {}, 'list_jobs')
         self.assertEqual('UnsupportedVersion', error.exc_type)
 
-    def test_a_service_of_an_older_release(self):
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.rpcapi.VERSION', '3.0'))
-        newer = rpcapi.StorageAPI(self.connection, timeout_sec=bus_case.TIMEOUT_SEC)
-        error = self.assertRaises(exceptions.UnauthenticatedReplyError, newer.list_jobs)
-        self.assertIn('unsigned error, UnsupportedVersion', str(error))
-
 
 class SeveralTest(bus_case.BusTestCase):
     def slow_down(self):

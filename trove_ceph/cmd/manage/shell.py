@@ -11,6 +11,7 @@ _MODULES = 'trove_ceph.cmd.manage.'
 #: explains the group.
 COMMANDS = {
     'db': 'db:Group',
+    'db downgrade': 'db:Downgrade',
     'db sync': 'db:Sync',
     'db version': 'db:Version',
     'doctor': 'doctor:Doctor',

@@ -36,6 +36,31 @@ class ClaimsMigrationContract:
         run |= {'attempts': 0, 'count': 4, 'due_at': SEEN_AT, 'seen_at': SEEN_AT}
         self.insert('trove_ceph_policy_runs', run)
 
+    def test_claims_are_migrated_back(self):
+        self.fill_old_tables()
+        before = self.old_rows()
+        migration.upgrade(self.engine, '0004')
+        migration.downgrade(self.engine, '0003')
+        self.assertEqual(before, self.old_rows())
+
+    def test_a_run_without_a_claim_is_migrated_back(self):
+        migration.upgrade(self.engine, '0004')
+        run = {'instance_id': 'i', 'policy_id': 'p', 'state': 'begun', 'backup_name': 'hourly-1'}
+        self.insert('trove_ceph_policy_runs', run | {'attempts': 0, 'count': 4, 'due_at': SEEN_AT})
+        migration.downgrade(self.engine, '0003')
+        ((_, [found]),) = self.old_rows(['trove_ceph_policy_runs']).items()
+        self.assertEqual(SEEN_AT, found['seen_at'])
+
+    def old_rows(self, names=('trove_ceph_backups', 'trove_ceph_policy_runs')):
+        """Return all rows of the tables with claims."""
+        rows = {}
+        with self.engine.connect() as connection:
+            for name in names:
+                table = sa.Table(name, sa.MetaData(), autoload_with=connection)
+                found = connection.execute(sa.select(table)).mappings()
+                rows[name] = sorted((dict(row) for row in found), key=str)
+        return rows
+
     def insert(self, table, values):
         found = sa.Table(table, sa.MetaData(), autoload_with=self.engine)
         with self.engine.begin() as connection:

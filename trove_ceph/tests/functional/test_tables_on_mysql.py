@@ -11,7 +11,7 @@ from trove_ceph.db import backups, claims, guests, migration, policies, transact
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.db.roles import Role
-from trove_ceph.tests.contract import claims_migration
+from trove_ceph.tests.contract import claims_migration, migration_data
 from trove_ceph.tests.functional import base, mysqld
 from trove_ceph.tests.unit.db import guest_helpers
 
@@ -42,6 +42,10 @@ class MySqlTestCase(base.FunctionalTestCase):
 
 
 class ClaimsMigrationOnMySqlTest(claims_migration.ClaimsMigrationContract, MySqlTestCase):
+    """The same tests as on SQLite."""
+
+
+class MigrationDataOnMySqlTest(migration_data.MigrationDataContract, MySqlTestCase):
     """The same tests as on SQLite."""
 
 

@@ -66,3 +66,8 @@ def upgrade():
         sa.Column('name', sa.String(255), nullable=False),
         sa.Column('created_at', sa.DateTime, nullable=False),
     )
+
+
+def downgrade():
+    for table in ('trove_ceph_trashed_images', 'trove_ceph_kept_volumes', 'trove_ceph_backups'):
+        op.drop_table(table)

@@ -28,3 +28,14 @@ def upgrade():
         op.add_column('trove_ceph_backups', column)
     for name in ('copy_wanted_at', 'verify_wanted_at'):
         op.create_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups', [name])
+
+
+def downgrade():
+    for name in ('copy_wanted_at', 'verify_wanted_at'):
+        op.drop_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups')
+    with op.batch_alter_table('trove_ceph_backups') as batch:
+        for column in (
+            *('copy_wanted_at', 'verify_wanted_at', 'failures', 'retry_at', 'copy_error'),
+            *('verify_error', 'copy_base_id', 'copy_base_because', 'gtid_before'),
+        ):
+            batch.drop_column(column)

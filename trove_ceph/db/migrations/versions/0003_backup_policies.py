@@ -63,3 +63,14 @@ def upgrade():
     op.create_index(
         'ix_trove_ceph_policy_backups_instance_id', 'trove_ceph_policy_backups', ['instance_id']
     )
+
+
+def downgrade():
+    for table in (
+        'trove_ceph_policy_backups',
+        'trove_ceph_policy_runs',
+        'trove_ceph_backup_policies',
+    ):
+        op.drop_table(table)
+    with op.batch_alter_table('trove_ceph_backups') as batch:
+        batch.drop_column('quiesce_wanted')

@@ -9,6 +9,7 @@ down_revision = '0003'
 
 _BACKUPS = 'trove_ceph_backups'
 _RUNS = 'trove_ceph_policy_runs'
+_WORKER_LENGTH = 255
 
 
 def _claim_columns():
@@ -120,3 +121,69 @@ def _carry_over():
 
 def _without_suffix(worker):
     return sa.func.substr(worker, 1, sa.func.length(worker) - len(':taking'))
+
+
+def downgrade():
+    op.drop_table('trove_ceph_job_starts')
+    for table, columns in (
+        (
+            _BACKUPS,
+            (
+                sa.Column('worker', sa.String(255)),
+                sa.Column('seen_at', sa.DateTime),
+                sa.Column('failures', sa.Integer),
+                sa.Column('retry_at', sa.DateTime),
+            ),
+        ),
+        (_RUNS, (sa.Column('seen_at', sa.DateTime),)),
+    ):
+        for column in columns:
+            op.add_column(table, column)
+    _carry_back()
+    with op.batch_alter_table(_RUNS) as batch:
+        batch.alter_column('seen_at', existing_type=sa.DateTime, nullable=False)
+    op.drop_index('ix_trove_ceph_backups_claim_token', _BACKUPS)
+    claim = [column.name for column in _claim_columns()]
+    queues = ('copy_failures', 'copy_retry_at', 'verify_failures', 'verify_retry_at')
+    for table, names in ((_BACKUPS, (*claim, *queues)), (_RUNS, claim)):
+        with op.batch_alter_table(table) as batch:
+            for name in names:
+                batch.drop_column(name)
+
+
+def _carry_back():
+    """Turn claims into names of workers whose suffix is their role."""
+    backups = sa.table(
+        _BACKUPS,
+        *(
+            sa.column(name, sa.String(255))
+            for name in ('worker', 'claim_role', 'claimed_by', 'seen_at', 'heartbeat_at')
+        ),
+        *(
+            sa.column(name)
+            for name in (
+                *('failures', 'retry_at', 'copy_wanted_at', 'copy_failures', 'copy_retry_at'),
+                *('verify_failures', 'verify_retry_at'),
+            )
+        ),
+    )
+    name = sa.func.substr(backups.c.claimed_by, 1, _WORKER_LENGTH - len(':taking'))
+    wants_copy = backups.c.copy_wanted_at.isnot(None)
+    op.execute(
+        sa.update(backups).values(
+            seen_at=backups.c.heartbeat_at,
+            worker=sa.case(
+                (backups.c.claim_role == 'take', name.concat(':taking')),
+                (backups.c.claim_role.in_(('copy', 'verify')), name.concat(':wishes')),
+                else_=backups.c.claimed_by,
+            ),
+            failures=sa.case(
+                (wants_copy, backups.c.copy_failures), else_=backups.c.verify_failures
+            ),
+            retry_at=sa.case(
+                (wants_copy, backups.c.copy_retry_at), else_=backups.c.verify_retry_at
+            ),
+        )
+    )
+    runs = sa.table(_RUNS, *map(sa.column, ('seen_at', 'heartbeat_at', 'due_at')))
+    op.execute(sa.update(runs).values(seen_at=sa.func.coalesce(runs.c.heartbeat_at, runs.c.due_at)))

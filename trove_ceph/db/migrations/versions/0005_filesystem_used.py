@@ -10,3 +10,8 @@ down_revision = '0004'
 
 def upgrade():
     op.add_column('trove_ceph_backups', sa.Column('filesystem_used_bytes', sa.BigInteger))
+
+
+def downgrade():
+    with op.batch_alter_table('trove_ceph_backups') as batch:
+        batch.drop_column('filesystem_used_bytes')

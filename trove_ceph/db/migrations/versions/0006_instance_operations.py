@@ -18,3 +18,7 @@ def upgrade():
         sa.Column('claim_token', sa.String(32)),
         sa.Column('heartbeat_at', sa.DateTime),
     )
+
+
+def downgrade():
+    op.drop_table('trove_ceph_instance_operations')

@@ -10,3 +10,8 @@ down_revision = '0006'
 
 def upgrade():
     op.add_column('trove_ceph_backups', sa.Column('snapshot_sec', sa.Float))
+
+
+def downgrade():
+    with op.batch_alter_table('trove_ceph_backups') as batch:
+        batch.drop_column('snapshot_sec')

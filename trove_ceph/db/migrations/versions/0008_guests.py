@@ -53,3 +53,8 @@ def upgrade():
     op.create_index(
         'ix_trove_ceph_guest_requests_requested_at', 'trove_ceph_guest_requests', ['requested_at']
     )
+
+
+def downgrade():
+    for table in ('trove_ceph_guest_requests', 'trove_ceph_guest_pools', 'trove_ceph_guests'):
+        op.drop_table(table)

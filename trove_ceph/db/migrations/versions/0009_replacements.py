@@ -61,3 +61,7 @@ def upgrade():
     )
     for column in ('instance_id', 'project_id', 'ended_at'):
         op.create_index(f'ix_{_TABLE}_{column}', _TABLE, [column])
+
+
+def downgrade():
+    op.drop_table(_TABLE)

@@ -33,3 +33,8 @@ def upgrade():
         sa.Column('report', sa.JSON),
         sa.Column('reported_at', sa.DateTime),
     )
+
+
+def downgrade():
+    for table in ('trove_ceph_failover_watch', 'trove_ceph_failover_policies'):
+        op.drop_table(table)

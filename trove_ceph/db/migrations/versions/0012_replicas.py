@@ -84,3 +84,12 @@ def upgrade():
         sa.Column('name', sa.String(16), primary_key=True),
         *_claim(),
     )
+
+
+def downgrade():
+    for table in (
+        'trove_ceph_replication_watch',
+        'trove_ceph_replication_policies',
+        _TABLE,
+    ):
+        op.drop_table(table)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslotest import base
 
 from trove_ceph.db import migration, tables
-from trove_ceph.tests.contract import claims_migration
+from trove_ceph.tests.contract import claims_migration, migration_data
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import database
 
@@ -59,6 +59,13 @@ class ClaimsMigrationTest(claims_migration.ClaimsMigrationContract, base.BaseTes
         self.engine = self.facade.writer.get_engine()
 
 
+class MigrationDataTest(migration_data.MigrationDataContract, base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.engine = database.facade(path).writer.get_engine()
+
+
 class CommandTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -70,10 +77,11 @@ class CommandTest(base.BaseTestCase):
         with open(self.config, 'w') as config:
             config.write(f'[database]\nconnection = {url}\n')
 
-    def command(self, verb):
+    def command(self, *words):
         """Run a command; return its exit status and output."""
-        result = command.run('db', verb, '--config-file', self.config, '-f', 'json')
-        return result.status, result.err or json.loads(result.out)
+        result = command.run('db', *words, '--config-file', self.config, '-f', 'json')
+        self.err = result.err
+        return result.status, json.loads(result.out) if result.out.strip() else result.err
 
     def test_sync(self):
         required = migration.required_version()
@@ -84,6 +92,31 @@ class CommandTest(base.BaseTestCase):
             (0, {'version': required, 'version_before': required}), self.command('sync')
         )
         self.assertEqual((0, {'version': required} | needed), self.command('version'))
+
+    def test_downgrade(self):
+        self.command('sync')
+        lost = {'dropped': 'trove_ceph_replicas', 'count': 0}
+        status, listed = self.command('downgrade', '0011')
+        self.assertEqual((2, True), (status, lost in listed))
+        self.assertIn('nothing was changed: stop trove-taskmanager and trove-api', self.err)
+        required = migration.required_version()
+        self.assertEqual(required, self.command('version')[1]['version'])
+        status, listed = self.command('downgrade', '0011', '--yes-drop-it')
+        self.assertEqual((0, True), (status, lost in listed))
+        self.assertEqual('The tables have version 0011.\n', self.err)
+        self.assertEqual((0, {'version': required, 'version_before': '0011'}), self.command('sync'))
+
+    def test_removal(self):
+        self.command('sync')
+        status, listed = self.command('downgrade', 'none', '--yes-drop-it')
+        self.assertEqual((0, len(tables.Base.metadata.tables)), (status, len(listed)))
+        self.assertIsNone(self.command('version')[1]['version'])
+
+    def test_impossible_downgrade(self):
+        self.command('sync')
+        status, text = self.command('downgrade', '0099', '--yes-drop-it')
+        self.assertEqual(3, status)
+        self.assertIn('there is no version 0099', text)
 
     def test_unusable_configurations(self):
         self.configure('sqlite:////nowhere/at/all.sqlite')

@@ -11,6 +11,7 @@ from driver import (
     fault_injection,
     hci,
     kill_server,
+    monitoring,
     scenario,
     second_compute,
     settings,
@@ -89,6 +90,9 @@ def _parser():
     )
     hci.add_arguments(
         add('hci', hci.run, 'divide the CPUs between running OSDs and guests, or lift the division')
+    )
+    monitoring.add_arguments(
+        add('monitoring', monitoring.run, 'have Prometheus scrape the lab, and check what it sees')
     )
     second_compute.add_arguments(
         add(second_compute.NAME, second_compute.run, 'fail and recover the second compute host')

@@ -72,8 +72,27 @@ class ReplicaDeletions:
         error = exceptions.DeletionRefusedError(f'instance {instance_id}: is not deleted: {why}')
         # The tenant is told before the instance can be used again.
         group.add_fault(self._deps, instance_id, str(error))
-        self._deps.rows.refuse_deletion(instance_id, task)
+        self._deps.rows.refuse_deletion(instance_id, task, self._find_ram_mib(instance_id))
         return error
+
+    def _find_ram_mib(self, instance_id: str) -> int:
+        """Return the memory of the flavor; 0: Nova does not tell it in two minutes."""
+        found = self._deps.rows.find(instance_id)
+        if found is None:
+            return 0
+        deadline = self._deps.deadline(self._deps.answer_sec)
+        while True:
+            try:
+                return self._deps.find_ram_mib(found.flavor_id)
+            except exceptions.ServiceUnavailableError as error:
+                if not deadline.pause(_POLL_SEC):
+                    LOG.error(
+                        'Instance %s: is not deleted, but the quota of project %s does not count '
+                        'the memory of its flavor %s any more; add it to in_use of the resource '
+                        '"ram" in quota_usages: %s',
+                        *(instance_id, found.project_id, found.flavor_id, error),
+                    )
+                    return 0
 
     def _give_up(self, candidate: Member, source_id: str) -> None:
         """Give up a promotion or an ejection that nothing has ended.

@@ -73,6 +73,7 @@ def make_source_changes(
             is_blocked=tasks.is_blocked,
             stop_server=servers.request_stop,
             is_server_off=servers.is_off,
+            find_ram_mib=servers.find_ram_mib,
             catch_up_sec=conf.trove_ceph_replication.catch_up_timeout_sec,
         ),
         operations,

@@ -81,6 +81,14 @@ class Nova:
                 return None
         return None if server.status == 'DELETED' else facts(server)
 
+    def find_ram_mib(self, flavor_id: str) -> int:
+        """Return the memory of a flavor.
+
+        :raises ServiceUnavailableError: Nova refused, does not answer, or has no such flavor
+        """
+        with _translated('showing it', flavor_id, 'flavor'):
+            return int(self._client.flavors.get(flavor_id).ram)
+
     def request_stop(self, server_id: str) -> None:
         """Request that a server is powered off, and stays so; do nothing if it is gone.
 
@@ -271,10 +279,10 @@ def facts(server: Any) -> ServerFacts:
 
 
 @contextlib.contextmanager
-def _translated(action: str, server_id: str) -> Iterator[None]:
+def _translated(action: str, resource_id: str, kind: str = 'server') -> Iterator[None]:
     """Raise the errors of Nova as ServiceUnavailableError.
 
-    :param action: what was requested of the server
+    :param action: what was requested of the resource
     """
     try:
         yield
@@ -283,5 +291,5 @@ def _translated(action: str, server_id: str) -> Iterator[None]:
         keystoneauth1.exceptions.ClientException,
     ) as error:
         raise exceptions.ServiceUnavailableError(
-            f'server {server_id}: Nova failed at {action}: {error}'
+            f'{kind} {resource_id}: Nova failed at {action}: {error}'
         ) from error

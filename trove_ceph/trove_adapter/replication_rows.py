@@ -25,7 +25,7 @@ _INSTANCES = sa.table(
         sa.column,
         (
             *('id', 'tenant_id', 'volume_id', 'compute_instance_id', 'slave_of_id'),
-            *('task_id', 'task_description', 'deleted', 'updated', 'volume_size'),
+            *('task_id', 'task_description', 'deleted', 'updated', 'volume_size', 'flavor_id'),
         ),
     ),
 )
@@ -75,11 +75,14 @@ class ReplicationRows:
                 self._end_task(session, instance_id, task, now)
 
     @retry_on_deadlock
-    def refuse_deletion(self, instance_id: str, task: str) -> None:
+    def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:
         """Give an instance that is being deleted another task, since it is not deleted after all.
 
-        Do nothing if it is not being deleted. Its project uses an instance and a volume again,
-        even beyond the quota, which Trove's API has subtracted when it accepted the deletion.
+        Do nothing if it is not being deleted. Its project uses an instance, a volume and memory
+        again, even beyond the quota, which Trove's API has subtracted when it accepted the
+        deletion.
+
+        :param ram_mib: of its flavor
         """
         with self._transactions.writing() as session:
             own = sa.and_(
@@ -92,7 +95,10 @@ class ReplicationRows:
             if row is None:
                 return
             self._set_task(session, own, task, self._transactions.clock())
-            for resource, count in (('instances', 1), ('volumes', row.volume_size or 0)):
+            for resource, count in (
+                *(('instances', 1), ('volumes', row.volume_size or 0)),
+                ('ram', ram_mib),
+            ):
                 session.execute(
                     sa.update(_USAGES)
                     .where(_USAGES.c.tenant_id == row.tenant_id, _USAGES.c.resource == resource)
@@ -117,6 +123,7 @@ class ReplicationRows:
                     server_id=row.compute_instance_id,
                     task=_name(row.task_id),
                     source_id=row.slave_of_id,
+                    flavor_id=row.flavor_id or '',
                 )
                 for row in session.execute(query.order_by(_COLUMNS.id))
             ]

@@ -20,6 +20,7 @@ class Member:
 
     :param task: the name of its task, such as NONE or PROMOTING
     :param source_id: of the instance that it follows; None: it is no replica
+    :param flavor_id: the id of its flavor in Nova
     """
 
     instance_id: str
@@ -28,6 +29,7 @@ class Member:
     server_id: str | None
     task: str
     source_id: str | None = None
+    flavor_id: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +69,13 @@ class Rows(Protocol):
         :param tasks: the names of the tasks, by the ids of the instances
         """
 
-    def refuse_deletion(self, instance_id: str, task: str) -> None:
+    def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:
         """Give an instance that is being deleted another task, since it is not deleted after all.
 
         Do nothing if it is not being deleted.
 
         :param task: its name
+        :param ram_mib: of its flavor, which the quota of its project counts again
         """
 
     def add_fault(self, instance_id: str, text: str) -> None:
@@ -190,6 +193,8 @@ class SourceDependencies:
         instance, which Trove's API overwrites; None: there is none
     :param is_blocked: returns whether the re-provisioning of a replica waits for an operator
     :param stop_server: requests that Nova powers a server off
+    :param find_ram_mib: returns the memory of a flavor, which raises ServiceUnavailableError if Nova
+        does not answer
     :param is_server_off: returns whether a server is powered off in Nova, or gone
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
         source refuses writes
@@ -205,6 +210,7 @@ class SourceDependencies:
     is_blocked: Callable[[str], bool]
     stop_server: Callable[[str], None]
     is_server_off: Callable[[str], bool]
+    find_ram_mib: Callable[[str], int]
     catch_up_sec: float = 60
     answer_sec: float = 120
     clock: Callable[[], float] = time.monotonic

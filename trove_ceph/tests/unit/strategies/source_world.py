@@ -85,6 +85,8 @@ class World:
         self.faults = collections.defaultdict(list)
         #: Why deletions were refused.
         self.refused = []
+        #: The memory that is counted again.
+        self.counted_mib = []
         self.on_one_copy = set()
         #: The replicas whose accounts were kept when others were dropped last, by source.
         self.kept_users = {}
@@ -155,6 +157,7 @@ class World:
             is_blocked=self.blocked.__contains__,
             stop_server=client(Servers(self), 'nova').stop,
             is_server_off=client(Servers(self), 'nova').is_off,
+            find_ram_mib=client(Servers(self), 'nova').find_ram_mib,
             clock=lambda: self.now,
             sleep=self.sleep,
         )
@@ -375,7 +378,13 @@ class Rows:
         if name not in world.tasks or name in world.deleted:
             return None
         return Member(
-            name, 'project', f'volume-{name}', f'vm-{name}', world.tasks[name], world.sources[name]
+            name,
+            'project',
+            f'volume-{name}',
+            f'vm-{name}',
+            world.tasks[name],
+            world.sources[name],
+            'small',
         )
 
     def list_replicas(self, source_id):
@@ -392,9 +401,10 @@ class Rows:
             if self._world.tasks[name] in ('PROMOTING', 'EJECTING', 'DETACHING'):
                 self._world.tasks[name] = task
 
-    def refuse_deletion(self, name, task):
+    def refuse_deletion(self, name, task, ram_mib):
         if self._world.tasks[name] == 'DELETING':
             self._world.tasks[name] = task
+            self._world.counted_mib.append(ram_mib)
 
     def add_fault(self, name, text):
         self._world.faults[name].append(text)
@@ -457,6 +467,9 @@ class Servers:
         if not self._world.stop_takes_sec:
             self._server(server_id).is_down = True
         self._world.off_at.setdefault(server_id, self._world.now + self._world.stop_takes_sec)
+
+    def find_ram_mib(self, flavor_id):
+        return {'small': 2048}[flavor_id]
 
     def is_off(self, server_id):
         is_off = self._world.now >= self._world.off_at.get(server_id, math.inf)

@@ -136,10 +136,18 @@ class DeletionTest(base.BaseTestCase):
         self.delete(world, 'one', recovers_first=False)
         self.assertEqual('PROMOTING', world.tasks['one'])
         self.assertIn('repeat the deletion', world.refused[0])
+        self.assertEqual([2048], world.counted_mib)
         self.assertEqual(['one'], world.writers())
         self.assertIs(Role.PROMOTE_REPLICA, world.store.find_role('one'))
         world.recover()
         self.check_promotion(world)
+
+    def test_nova_does_not_tell_the_memory_of_a_replica_that_is_kept(self):
+        world = self.promote_until_it_accepts_writes()
+        world.down.add('nova')
+        self.delete(world, 'one', recovers_first=False)
+        self.assertIn('repeat the deletion', world.refused[0])
+        self.assertEqual(([0], 'PROMOTING'), (world.counted_mib, world.tasks['one']))
 
     def test_a_new_source_is_kept_while_it_has_replicas(self):
         world = self.promote_until_it_accepts_writes()

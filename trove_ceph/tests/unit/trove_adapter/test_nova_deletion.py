@@ -53,6 +53,14 @@ class NovaDeletionTest(base.BaseTestCase):
         del self.cloud.servers['server']
         self.assertTrue(self.nova.is_off('server'))
 
+    def test_memory_of_a_flavor(self):
+        self.cloud.flavors['1'] = {'id': '1', 'ram': 2048}
+        self.assertEqual(2048, self.nova.find_ram_mib('1'))
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.find_ram_mib, 'unknown'
+        )
+        self.assertIn('flavor unknown: ', str(error))
+
     def sleep(self, seconds):
         self.seconds += seconds
         self.pass_time()

@@ -36,6 +36,7 @@ class ReplicationRowsTest(contract.ContractTestCase):
             self.one.compute_instance_id,
             'PROMOTING',
             self.source.id,
+            self.one.flavor_id,
         )
         self.assertEqual(member, self.rows.find(self.one.id))
         replicas = self.rows.list_replicas(self.source.id)
@@ -81,17 +82,17 @@ class ReplicationRowsTest(contract.ContractTestCase):
     def test_refuses_a_deletion(self):
         before = {one: self.used(one) for one in ('instances', 'volumes', 'ram')}
         self.one.update(task_status=InstanceTasks.DELETING, volume_size=3)
-        self.rows.refuse_deletion(self.one.id, 'PROMOTING')
+        self.rows.refuse_deletion(self.one.id, 'PROMOTING', 2048)
         self.assertEqual((self.source.id, PROMOTING), self.shown(self.one))
         self.assertEqual(before['instances'] + 1, self.used('instances'))
         self.assertEqual(before['volumes'] + 3, self.used('volumes'))
-        self.assertEqual(before['ram'], self.used('ram'))
+        self.assertEqual(before['ram'] + 2048, self.used('ram'))
 
     def test_refuses_no_deletion_that_has_ended(self):
         before = self.used('instances')
-        self.rows.refuse_deletion(self.two.id, 'NONE')
+        self.rows.refuse_deletion(self.two.id, 'NONE', 2048)
         self.one.update(task_status=InstanceTasks.DELETING, deleted=True)
-        self.rows.refuse_deletion(self.one.id, 'NONE')
+        self.rows.refuse_deletion(self.one.id, 'NONE', 2048)
         self.assertEqual((self.source.id, PROMOTING), self.shown(self.two))
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.one))
         self.assertEqual(before, self.used('instances'))

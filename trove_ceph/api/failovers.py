@@ -10,7 +10,12 @@ from trove.common import wsgi
 
 from trove_ceph.api import controller, pages, schemas, views
 from trove_ceph.db import replacements
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord, RequestedBy
+from trove_ceph.db.replacement_record import (
+    FailoverCause,
+    ReplacementKind,
+    ReplacementRecord,
+    RequestedBy,
+)
 from trove_ceph.strategies.replacement import requests
 from trove_ceph.trove_adapter import notify, replaced_instance
 
@@ -82,6 +87,7 @@ class FailoversController(controller.Controller):
                 RequestedBy.TENANT if is_own else RequestedBy.OPERATOR,
                 content.get('reason') or '',
                 is_forced,
+                FailoverCause.REQUEST,
                 now,
             )
             if is_forced:

@@ -14,6 +14,7 @@ from trove_ceph.db import backup_figures, tables
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.db.replacement_record import (
     OPEN,
+    FailoverCause,
     ReplacementKind,
     ReplacementState,
     RequestedBy,
@@ -25,6 +26,13 @@ from trove_ceph.db.transactions import Transactions
 RECENT = datetime.timedelta(days=1)
 #: A pool is configured if a taskmanager had it in its configuration within this time.
 CONFIGURED = datetime.timedelta(minutes=10)
+#: The parts of a replacement, and the columns in which they begin and end.
+PARTS = {
+    'fence': ('created_at', 'fenced_at'),
+    'choose': ('fenced_at', 'chosen_at'),
+    'bind': ('chosen_at', 'moved_at'),
+    'start': ('moved_at', 'ended_at'),
+}
 CLAIMED = 'claimed'
 MISSED = 'missed'
 
@@ -39,7 +47,10 @@ class Figures:
     :param bind_sec: seconds from the claim to the end of each binding whose request is recorded, by
         pool
     :param replacements: number of replacements by kind, requester and state, also if it is 0
+    :param failovers: number of failovers by cause and state, also if it is 0; without those that an
+        earlier release has requested
     :param replacement_sec: seconds of each replacement that was completed recently, by kind
+    :param part_sec: seconds of each part of these, by kind and part
     :param oldest_open_sec: age in seconds of the oldest replacement that is not ended, by kind; 0:
         there is none
     """
@@ -48,7 +59,9 @@ class Figures:
     requests: Mapping[tuple[str, str], int]
     bind_sec: Mapping[str, Sequence[float]]
     replacements: Mapping[tuple[ReplacementKind, RequestedBy, ReplacementState], int]
+    failovers: Mapping[tuple[FailoverCause, ReplacementState], int]
     replacement_sec: Mapping[ReplacementKind, Sequence[float]]
+    part_sec: Mapping[tuple[ReplacementKind, str], Sequence[float]]
     oldest_open_sec: Mapping[ReplacementKind, float]
     replicas: 'ReplicaFigures'
     backups: backup_figures.BackupFigures
@@ -101,12 +114,15 @@ def read(transactions: Transactions) -> Figures:
         counts = _guest_counts(session)
         outcomes, bind_sec = _requests(session)
         pools = _configured_pools(session, now)
+        replacement_sec, part_sec = _replacement_sec(session, now)
         return Figures(
             guests=dict.fromkeys(itertools.product(pools, GuestState), 0) | counts,
             requests=dict.fromkeys(itertools.product(pools, (CLAIMED, MISSED)), 0) | outcomes,
             bind_sec=bind_sec,
             replacements=_replacement_counts(session),
-            replacement_sec=_replacement_sec(session, now),
+            failovers=_failover_counts(session),
+            replacement_sec=replacement_sec,
+            part_sec=part_sec,
             oldest_open_sec=_oldest_open_sec(session, now),
             replicas=_replica_figures(session, now),
             backups=backup_figures.read(session, now),
@@ -159,17 +175,41 @@ def _replacement_counts(
     return counts
 
 
+def _failover_counts(
+    session: orm.Session,
+) -> Mapping[tuple[FailoverCause, ReplacementState], int]:
+    row = tables.ReplacementRow
+    query = (
+        sa.select(row.cause, row.state, sa.func.count())
+        .where(row.kind == str(ReplacementKind.FAILOVER), row.cause.is_not(None))
+        .group_by(row.cause, row.state)
+    )
+    counts = dict.fromkeys(itertools.product(FailoverCause, ReplacementState), 0)
+    for cause, state, count in session.execute(query):
+        counts[FailoverCause(cause), ReplacementState(state)] = count
+    return counts
+
+
 def _replacement_sec(
     session: orm.Session, now: datetime.datetime
-) -> Mapping[ReplacementKind, Sequence[float]]:
+) -> tuple[
+    Mapping[ReplacementKind, Sequence[float]], Mapping[tuple[ReplacementKind, str], Sequence[float]]
+]:
+    """Return the seconds of replacements that were completed recently, and of their parts."""
     row = tables.ReplacementRow
-    query = sa.select(row.kind, row.created_at, row.ended_at).where(
+    query = sa.select(row).where(
         row.state == str(ReplacementState.COMPLETED), row.ended_at >= now - RECENT
     )
-    found: dict[ReplacementKind, list[float]] = collections.defaultdict(list)
-    for kind, created_at, ended_at in session.execute(query):
-        found[ReplacementKind(kind)].append((ended_at - created_at).total_seconds())
-    return found
+    whole: dict[ReplacementKind, list[float]] = collections.defaultdict(list)
+    parts: dict[tuple[ReplacementKind, str], list[float]] = collections.defaultdict(list)
+    for found in session.scalars(query):
+        kind = ReplacementKind(found.kind)
+        whole[kind].append((found.ended_at - found.created_at).total_seconds())
+        for part, columns in PARTS.items():
+            began, ended = (getattr(found, one) for one in columns)
+            if began is not None and ended is not None:
+                parts[kind, part].append((ended - began).total_seconds())
+    return whole, parts
 
 
 def _oldest_open_sec(

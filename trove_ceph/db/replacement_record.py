@@ -31,6 +31,21 @@ class RequestedBy(enum.StrEnum):
     AUTOMATIC = 'automatic'
 
 
+class FailoverCause(enum.StrEnum):
+    """Why a failover was requested."""
+
+    #: A tenant or an operator requested it for this instance.
+    REQUEST = 'request'
+    #: An operator moves all databases of a host.
+    MAINTENANCE = 'maintenance'
+    #: Its host does not report to Nova.
+    HOST_DOWN = 'host-down'
+    #: Nova shows its server as stopped or failed.
+    SERVER_DOWN = 'server-down'
+    #: Nova believes that its server runs.
+    SERVER_HUNG = 'server-hung'
+
+
 class ReplacementState(enum.StrEnum):
     """The state of a replacement.
 
@@ -72,6 +87,7 @@ class ReplacementRecord:
 
     :param reason: what the requester wrote, or the signs of an automatic failover
     :param is_forced: whether it was requested although the instance is healthy
+    :param cause: of a failover; None: it was requested by an earlier release, or is no failover
     :param flavor_id: of the new server
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
@@ -86,6 +102,8 @@ class ReplacementRecord:
     :param old_management_port_ids: the ports that the old server's agent uses
     :param guest_id: of the warm guest that is being bound
     :param new_management_port_id: of the server that Nova boots
+    :param stop_requested_at: when a failover of a database that serves has begun to stop MySQL;
+        None: it has not, or has started MySQL again
     :param chosen_at: when a guest or a booted server was chosen as the new server
     :param fenced_at: when Ceph had proved that the old server cannot write
     :param moved_at: when the new server became that of the instance
@@ -104,6 +122,7 @@ class ReplacementRecord:
     updated_at: datetime.datetime
     reason: str = ''
     is_forced: bool = False
+    cause: FailoverCause | None = None
     flavor_id: str | None = None
     version_id: str | None = None
     step: str | None = None
@@ -120,6 +139,7 @@ class ReplacementRecord:
     new_server_id: str | None = None
     new_host: str | None = None
     new_management_port_id: str | None = None
+    stop_requested_at: datetime.datetime | None = None
     chosen_at: datetime.datetime | None = None
     fenced_at: datetime.datetime | None = None
     moved_at: datetime.datetime | None = None

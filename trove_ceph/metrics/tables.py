@@ -36,6 +36,19 @@ REPLACEMENT_SECONDS = Description(
     'Time from request to end, of the replacements completed within the last day.',
     ('kind', 'statistic'),
 )
+REPLACEMENT_STEP_SECONDS = Description(
+    'trove_ceph_replacement_step_seconds',
+    'Time of the parts of these: "fence" from the request until the old server is fenced and '
+    'deleted, "choose" until a guest is chosen or a server booted, "bind" until it is the server '
+    'of the instance, "start" until MySQL serves.',
+    ('kind', 'step', 'statistic'),
+)
+FAILOVERS = Description(
+    'trove_ceph_failovers',
+    'Failovers by cause: "request" of a tenant or an operator for one instance, "maintenance" of a '
+    'host, "host-down", "server-down" in Nova, "server-hung".',
+    ('cause', 'state'),
+)
 REPLACEMENT_OLDEST = Description(
     'trove_ceph_replacement_oldest_open_seconds',
     'Age of the oldest replacement that has not ended; 0 if there is none.',
@@ -151,6 +164,8 @@ def metrics_of(
     yield REPLACEMENT_SECONDS.condensed(
         {(kind,): each for kind, each in found.replacement_sec.items()}
     )
+    yield REPLACEMENT_STEP_SECONDS.condensed(found.part_sec)
+    yield FAILOVERS.gauge(found.failovers)
     yield REPLACEMENT_OLDEST.gauge({(kind,): age for kind, age in found.oldest_open_sec.items()})
     yield from _of_replicas(found.replicas)
     yield from _of_backups(found.backups)

@@ -36,8 +36,9 @@ class MoveHost(base.Lister):
     """Move the databases of a host to other hosts, one after the other.
 
     Each is moved by a forced failover, on a warm guest of another host if one fits. Its clients
-    lose their connections, and MySQL recovers as after a crash. Without --yes the command only
-    shows the databases.
+    lose their connections. MySQL is stopped before, if the database serves; if it does not, or does
+    not stop, it recovers on the other host as after a crash. Without --yes the command only shows
+    the databases.
 
     A database that is busy is refused, and the next one is moved: one with a task or a backup that
     is under way, with replicas, or in a cluster. If a failover fails or takes too long, the others

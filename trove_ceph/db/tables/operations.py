@@ -49,6 +49,7 @@ class ReplacementRow(base.Claimable, base.Base):
     task_before = orm.mapped_column(sa.String(32), nullable=False)
     reason = orm.mapped_column(base.Text, nullable=False)
     is_forced = orm.mapped_column(sa.Boolean, nullable=False)
+    cause = orm.mapped_column(sa.String(16))
     flavor_id = orm.mapped_column(sa.String(255))
     version_id = orm.mapped_column(sa.String(36))
     step = orm.mapped_column(sa.String(255))
@@ -65,6 +66,7 @@ class ReplacementRow(base.Claimable, base.Base):
     new_server_id = orm.mapped_column(sa.String(36))
     new_host = orm.mapped_column(sa.String(255))
     new_management_port_id = orm.mapped_column(sa.String(36))
+    stop_requested_at = orm.mapped_column(sa.DateTime)
     chosen_at = orm.mapped_column(sa.DateTime)
     fenced_at = orm.mapped_column(sa.DateTime)
     moved_at = orm.mapped_column(sa.DateTime)
@@ -82,6 +84,7 @@ class ReplacementRow(base.Claimable, base.Base):
                 'kind': replacement_record.ReplacementKind(self.kind),
                 'state': replacement_record.ReplacementState(self.state),
                 'requested_by': replacement_record.RequestedBy(self.requested_by),
+                'cause': self.cause and replacement_record.FailoverCause(self.cause),
                 'port_ids': tuple(self.port_ids),
                 'old_management_port_ids': tuple(self.old_management_port_ids),
             }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Move the databases of a host to other hosts, one after the other, for its maintenance.
 
-Each is moved by a forced failover, which any taskmanager carries out. So a move that is interrupted
-loses nothing: the failover that is under way goes on, and a repetition moves the databases that are
-still on the host.
+Each is moved by a forced failover, which any taskmanager carries out, and which stops MySQL first
+if it serves. So a move that is interrupted loses nothing: the failover that is under way goes on,
+and a repetition moves the databases that are still on the host.
 """
 
 import dataclasses
@@ -11,7 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from trove_ceph import exceptions, waiting
-from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState, RequestedBy
+from trove_ceph.db.replacement_record import (
+    FailoverCause,
+    ReplacementRecord,
+    ReplacementState,
+    RequestedBy,
+)
 from trove_ceph.db.replacements import ReplacementStore
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.failover.facts import HostState
@@ -140,6 +145,11 @@ class HostMove:
         if facts is None:
             raise exceptions.ReplacementRefusedError(f'instance {instance_id}: does not exist')
         record = requests.new_failover(
-            facts, RequestedBy.OPERATOR, self.reason, True, self.store.now()
+            facts,
+            RequestedBy.OPERATOR,
+            self.reason,
+            True,
+            FailoverCause.MAINTENANCE,
+            self.store.now(),
         )
         return record, facts.task

@@ -10,6 +10,7 @@ requested for a server or its host is respected.
 
 from collections.abc import Mapping
 
+from trove_ceph.db.replacement_record import FailoverCause
 from trove_ceph.strategies.failover.facts import (
     FailoverSettings,
     HostState,
@@ -38,6 +39,17 @@ def judge(
     if signs.clients:
         return Verdict.UNCLEAR, f'Ceph shows clients of its volume: {", ".join(signs.clients)}'
     return _of_nova(signs.server, hosts, settings)
+
+
+def cause_of(server: ServerState, hosts: Mapping[str, HostState]) -> FailoverCause:
+    """Return why the database on a suspected server fails over.
+
+    :param hosts: by name
+    """
+    if server.status != 'ACTIVE':
+        return FailoverCause.SERVER_DOWN
+    host = hosts.get(server.host or '')
+    return FailoverCause.SERVER_HUNG if host and host.is_up else FailoverCause.HOST_DOWN
 
 
 def why_server_held(server: ServerState | None, hosts: Mapping[str, HostState]) -> str | None:

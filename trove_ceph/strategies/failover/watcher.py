@@ -16,9 +16,9 @@ from trove_ceph import exceptions
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replacement_record import RequestedBy
 from trove_ceph.strategies.backup import claimed
-from trove_ceph.strategies.failover import collection, decision, report
+from trove_ceph.strategies.failover import collection, decision, report, verdicts
 from trove_ceph.strategies.failover.dependencies import FailoverDependencies
-from trove_ceph.strategies.failover.facts import Decision, Finding, ServerState
+from trove_ceph.strategies.failover.facts import Decision, Finding, HostState, ServerState
 from trove_ceph.strategies.failover.memory import WatchMemory
 from trove_ceph.strategies.replacement import requests
 
@@ -78,7 +78,7 @@ class Watcher:
         findings = {one.instance_id: one for one in decided.findings}
         for instance_id in decided.to_replace:
             findings[instance_id] = _request(
-                deps, findings[instance_id], facts.signs[instance_id].server
+                deps, findings[instance_id], facts.signs[instance_id].server, facts.hosts
             )
         shown = dataclasses.replace(decided, findings=tuple(findings.values()))
         deps.watch.record_report(claim, report.of_decision(facts, shown))
@@ -124,20 +124,31 @@ def guarded(deps: FailoverDependencies, claim: Claim) -> FailoverDependencies:
     return dataclasses.replace(deps, **changes)
 
 
-def _request(deps: FailoverDependencies, finding: Finding, server: ServerState | None) -> Finding:
+def _request(
+    deps: FailoverDependencies,
+    finding: Finding,
+    server: ServerState | None,
+    hosts: Mapping[str, HostState],
+) -> Finding:
     """Request the failover of a database; return what became of it.
 
     Its facts are read again, since asking the other services has taken some time. The store refuses
     the request if the instance has another task by then.
 
     :param server: the server that has failed
+    :param hosts: by name
     """
     try:
         facts = deps.databases.find_facts(finding.instance_id)
         if facts is None or server is None or facts.server_id != server.server_id:
             raise exceptions.ReplacementRefusedError('its server has just been replaced')
         record = requests.new_failover(
-            facts, RequestedBy.AUTOMATIC, _reason(finding), False, deps.watch.now()
+            facts,
+            RequestedBy.AUTOMATIC,
+            _reason(finding),
+            False,
+            verdicts.cause_of(server, hosts),
+            deps.watch.now(),
         )
         record = deps.replacements.request(record, facts.task)
     except exceptions.ReplacementRefusedError as error:

@@ -17,7 +17,11 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.replacement_record import ReplacementRecord, ReplacementState
+from trove_ceph.db.replacement_record import (
+    FailoverCause,
+    ReplacementRecord,
+    ReplacementState,
+)
 from trove_ceph.operation_events import Phase
 from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
@@ -148,22 +152,44 @@ class Replacement:
         else:
             self._attempt.report(Phase.RETRY, type(error).__name__, text)
 
-    # A resize or a rebuild.
+    # MySQL on an old server that works.
 
     def _stop(self) -> None:
-        if self._attempt.record.kind.is_planned:
+        record = self._attempt.record
+        if record.kind.is_planned:
             self._new.claim_guest()
-            self._attempt.deps.agents.stop_server(self._attempt.record.instance_id)
+            self._attempt.deps.agents.stop_server(record.instance_id)
+        elif record.cause is FailoverCause.MAINTENANCE:
+            self._stop_if_it_serves()
+
+    def _stop_if_it_serves(self) -> None:
+        """Stop MySQL, so that it has nothing to recover; the fence ends one that does not stop."""
+        record, deps = self._attempt.record, self._attempt.deps
+        if record.stop_requested_at is None:
+            now = deps.store.now()
+            if not rules.is_healthy(self._attempt.find_instance(), now):
+                return
+            # Before the request: whoever undoes this must start MySQL again.
+            self._attempt.note(stop_requested_at=now)
+        try:
+            deps.agents.stop_server(record.instance_id)
+        except exceptions.GuestUnavailableError as error:
+            LOG.warning(
+                '%s: MySQL may still run, and recovers on the new server as after a crash: %s',
+                *(record, error),
+            )
 
     def _undo_stop(self) -> None:
         record = self._attempt.record
-        # A guest is claimed before MySQL is stopped.
-        if not record.kind.is_planned or record.guest_id is None:
-            return
         if record.state is not ReplacementState.REQUESTED:
             return
-        self._attempt.deps.agents.restart_server(record.instance_id)
-        self._new.release_guest(f'the {record.kind} that claimed it was undone')
+        if record.stop_requested_at is not None:
+            self._attempt.deps.agents.restart_server(record.instance_id)
+            self._attempt.note(stop_requested_at=None)
+        # A guest is claimed before MySQL is stopped.
+        elif record.kind.is_planned and record.guest_id is not None:
+            self._attempt.deps.agents.restart_server(record.instance_id)
+            self._new.release_guest(f'the {record.kind} that claimed it was undone')
 
     # MySQL on the new server.
 

@@ -6,6 +6,7 @@ import uuid
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import (
+    FailoverCause,
     ReplacementKind,
     ReplacementRecord,
     ReplacementState,
@@ -25,6 +26,7 @@ def new_failover(
     requested_by: RequestedBy,
     reason: str,
     is_forced: bool,
+    cause: FailoverCause,
     now: datetime.datetime,
 ) -> ReplacementRecord:
     """Return the record of a failover, to be requested with ``facts.task`` as expected task.
@@ -34,7 +36,7 @@ def new_failover(
     :raises ReplacementRefusedError: the server cannot be replaced
     """
     _check(rules.why_not(facts, is_forced, now))
-    return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now)
+    return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, cause=cause)
 
 
 def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
@@ -82,6 +84,7 @@ def _new(
     is_forced: bool,
     now: datetime.datetime,
     flavor_id: str | None = None,
+    cause: FailoverCause | None = None,
 ) -> ReplacementRecord:
     return ReplacementRecord(
         replacement_id=str(uuid.uuid4()),
@@ -94,6 +97,7 @@ def _new(
         updated_at=now,
         reason=reason,
         is_forced=is_forced,
+        cause=cause,
         flavor_id=flavor_id or facts.flavor_id,
         version_id=facts.version_id,
         volume_id=facts.volume_id,

@@ -193,8 +193,8 @@ class SourceDependencies:
         instance, which Trove's API overwrites; None: there is none
     :param is_blocked: returns whether the re-provisioning of a replica waits for an operator
     :param stop_server: requests that Nova powers a server off
-    :param find_ram_mib: returns the memory of a flavor, which raises ServiceUnavailableError if Nova
-        does not answer
+    :param find_ram_mib: returns the memory of a flavor; raises ServiceUnavailableError if Nova does
+        not answer
     :param is_server_off: returns whether a server is powered off in Nova, or gone
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
         source refuses writes

@@ -106,9 +106,9 @@ class ReplacementStoreTestCase(base.BaseTestCase):
         self.trove.add(found.instance_id)
         return self.store.request(found)
 
-    def make(self, replacement_id, state):
+    def make(self, replacement_id, state, **values):
         """Request a failover and bring it into a state; return it and the claim on it."""
-        self.request(replacement_id)
+        self.request(replacement_id, **values)
         claim = self.store.claim(replacement_id, CLAIMANT)
         if state is ReplacementState.CANCELED:
             return self.store.cancel(claim), claim

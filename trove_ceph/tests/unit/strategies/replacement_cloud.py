@@ -227,6 +227,7 @@ class Volumes:
         world.at('is about to fence')
         if strangers := set(world.ceph.clients) - only - world.ceph.blocklist:
             raise exceptions.NotFencedError(f'volume {volume_id}: held by {strangers}')
+        world.is_crashed |= bool(world.serving & world.ceph.writers())
         world.ceph.fence(only)
         if world.unproved > 0:
             world.unproved -= 1
@@ -326,6 +327,8 @@ class Agents:
 
     def stop_server(self, instance_id):
         self._check_old()
+        if self._world.stop_error is not None:
+            raise self._world.stop_error
         self._world.serving.discard(OLD)
 
     def restart_server(self, instance_id):

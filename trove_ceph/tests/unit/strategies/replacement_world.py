@@ -28,6 +28,8 @@ class World:
     :param guest_hosts: the hosts of the warm guests that are ready
     :param is_host_down: whether the host of the old server is down for Nova, while its process runs
     :param is_running: whether MySQL runs on the old server
+    :param cause: of a failover
+    :param is_healthy: whether the guest agent reports that MySQL serves
     :param has_database: use the real store, not the one in memory
     """
 
@@ -47,6 +49,8 @@ class World:
         is_host_down=False,
         is_running=True,
         has_database=False,
+        cause=None,
+        is_healthy=False,
     ):
         self.now = datetime.datetime(2026, 1, 1)
         self._began = self.now
@@ -72,6 +76,12 @@ class World:
         # Trove's table.
         self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
         self.agent_seen_at, self.is_being_backed_up = None, False
+        if is_healthy:
+            self.service_status, self.agent_seen_at = 'HEALTHY', self.now
+        #: Whether a MySQL that served was cut off from its volume, and must recover.
+        self.is_crashed = False
+        #: Why the agent cannot stop MySQL.
+        self.stop_error = None
         # What goes wrong, and how long things take.
         self.full_hosts, self.agent_error = set(), exceptions.GuestUnavailableError
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
@@ -80,7 +90,7 @@ class World:
         self.deletion_looks = self.boot_looks = 0
         self.start_answers, self.down, self.broken = [], set(), []
         self.at_bind = self.at = lambda _place: None
-        self._request(kind)
+        self._request(kind, cause)
 
     def _tables(self, has_database):
         if not has_database:
@@ -90,7 +100,7 @@ class World:
         store = replacements.ReplacementStore(transactions.Transactions(facade, lambda: self.now))
         return replacement_helpers.TroveTable(facade), store
 
-    def _request(self, kind):
+    def _request(self, kind, cause):
         is_resize = kind is ReplacementKind.RESIZE
         task = {
             ReplacementKind.FAILOVER: replacement_helpers.NONE,
@@ -106,6 +116,8 @@ class World:
             volume_id=VOLUME,
             old_server_id=OLD,
             flavor_id='large' if is_resize else 'small',
+            cause=cause,
+            is_forced=cause is not None,
         )
         self.store.request(record, self.TASKS[task])
 

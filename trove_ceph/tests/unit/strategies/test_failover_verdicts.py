@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
+from trove_ceph.db.replacement_record import FailoverCause
 from trove_ceph.strategies.failover import verdicts
 from trove_ceph.strategies.failover.facts import (
     FailoverSettings,
@@ -42,6 +43,16 @@ class VerdictsTest(base.BaseTestCase):
             ('ERROR', server('ERROR', host=None)),
         ):
             self.assert_verdict(Verdict.SUSPECT, words, one)
+
+    def test_causes(self):
+        for expected, one in (
+            (FailoverCause.HOST_DOWN, server(host='down')),
+            (FailoverCause.HOST_DOWN, server(host=None)),
+            (FailoverCause.SERVER_DOWN, server('SHUTOFF', host='down')),
+            (FailoverCause.SERVER_DOWN, server('ERROR')),
+            (FailoverCause.SERVER_HUNG, server()),
+        ):
+            self.assertIs(expected, verdicts.cause_of(one, HOSTS))
 
     def test_a_client_in_ceph_contradicts(self):
         for one in (server(), server(host='down'), server('SHUTOFF', stopped_by='')):

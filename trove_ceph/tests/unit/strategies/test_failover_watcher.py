@@ -6,7 +6,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db.policy_record import Scope
-from trove_ceph.db.replacement_record import ReplacementState, RequestedBy
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementState, RequestedBy
 from trove_ceph.strategies.failover.facts import HostState
 from trove_ceph.tests.unit.db import replacement_helpers
 from trove_ceph.tests.unit.strategies import failover_world
@@ -46,6 +46,7 @@ class WatcherTest(base.BaseTestCase):
                 record.old_server_id,
             ),
         )
+        self.assertIs(FailoverCause.HOST_DOWN, record.cause)
         self.assertEqual(replacement_helpers.MIGRATING, self.world.trove.task('db-3'))
         self.assertEqual('held', self.world.finding('db-3')['verdict'])
 

@@ -9,7 +9,12 @@ from oslotest import base
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.db import claims
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState, RequestedBy
+from trove_ceph.db.replacement_record import (
+    FailoverCause,
+    ReplacementKind,
+    ReplacementState,
+    RequestedBy,
+)
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.failover import host_move
 from trove_ceph.strategies.failover.facts import HostState
@@ -115,9 +120,10 @@ class HostMoveTest(base.BaseTestCase):
         ended = self.move.move(*self.move.list())
         self.assertTrue(self.move.has_left(ended))
         self.assertEqual(
-            (ReplacementKind.FAILOVER, RequestedBy.OPERATOR, True, 'new memory'),
-            (ended.kind, ended.requested_by, ended.is_forced, ended.reason),
+            (ReplacementKind.FAILOVER, FailoverCause.MAINTENANCE, RequestedBy.OPERATOR),
+            (ended.kind, ended.cause, ended.requested_by),
         )
+        self.assertEqual((True, 'new memory'), (ended.is_forced, ended.reason))
 
     def test_says_what_is_done(self):
         self.add('a')

@@ -5,8 +5,9 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestState
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind, ReplacementState
 from trove_ceph.strategies.replacement import rules
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.db import replacement_helpers
 from trove_ceph.tests.unit.strategies import replacement_cloud, replacement_world
 from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD
@@ -27,6 +28,57 @@ class ReplacementTestCase(base.BaseTestCase):
         self.world.check_serves(OLD)
         self.assertEqual(replacement_helpers.NONE, self.world.trove.task(INSTANCE))
         return record.error
+
+
+class MoveTest(ReplacementTestCase):
+    """A failover for the maintenance of a host."""
+
+    def make_move(self, is_healthy=True):
+        return self.make_world(
+            guest_hosts=OTHER_HOST, cause=FailoverCause.MAINTENANCE, is_healthy=is_healthy
+        )
+
+    def test_mysql_stops_before_the_fence(self):
+        record, _error = self.make_move().finish()
+        self.world.check_completed()
+        self.assertFalse(self.world.is_crashed)
+        self.assertIsNotNone(record.stop_requested_at)
+
+    def test_another_failover_does_not_wait_for_mysql(self):
+        for cause in set(FailoverCause) - {FailoverCause.MAINTENANCE}:
+            record, _error = self.make_world(cause=cause, is_healthy=True).finish()
+            self.world.check_completed()
+            self.assertTrue(self.world.is_crashed)
+            self.assertIsNone(record.stop_requested_at)
+
+    def test_a_database_that_does_not_serve_is_not_asked(self):
+        world = self.make_move(is_healthy=False)
+        world.stop_error = AssertionError('its agent may be silent for ever')
+        record, _error = world.finish()
+        world.check_completed()
+        self.assertIsNone(record.stop_requested_at)
+
+    def test_mysql_that_does_not_stop_is_fenced(self):
+        world = self.make_move()
+        world.stop_error = exceptions.GuestSilentError('no answer in 600 s')
+        record, error = world.finish()
+        world.check_completed()
+        self.assertEqual((True, None, 0), (world.is_crashed, error, record.attempts))
+
+    def test_mysql_is_started_again_if_the_move_is_refused(self):
+        """Another attempt finds what has changed since the stop."""
+        world = self.make_move()
+
+        def kill(*_arguments):
+            world.is_being_backed_up = True
+            raise interruption.Kill
+
+        attempt = world.attempt()
+        attempt._old.fence = kill
+        self.assertRaises(interruption.Kill, attempt.run)
+        self.assertEqual(set(), world.serving)
+        self.assertIn('is being backed up', self.finish_failed())
+        self.assertIsNone(world.record().stop_requested_at)
 
 
 class FailoverTest(ReplacementTestCase):

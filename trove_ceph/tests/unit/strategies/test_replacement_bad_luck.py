@@ -8,7 +8,7 @@ import itertools
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind, ReplacementState
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import replacement_world
 from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD
@@ -26,6 +26,9 @@ def make_worlds():
     return {
         'failover to a guest': functools.partial(world, guest_hosts=HOSTS),
         'failover to a booted server': functools.partial(world, is_host_down=True),
+        'move of a database that serves': functools.partial(
+            world, guest_hosts=HOSTS, cause=FailoverCause.MAINTENANCE, is_healthy=True
+        ),
         'resize': functools.partial(world, ReplacementKind.RESIZE, guest_hosts=HOSTS),
     }
 

@@ -5,7 +5,7 @@ import itertools
 
 from oslotest import base
 
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind, ReplacementState
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import replacement_world
 from trove_ceph.tests.unit.strategies.replacement_cloud import OLD
@@ -75,3 +75,16 @@ class RebuildTest(ReplacementInterruptions, base.BaseTestCase):
 class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
     def make_world(self):
         return replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)
+
+
+class MoveOfServingDatabaseTest(ReplacementInterruptions, base.BaseTestCase):
+    """For the maintenance of a host: MySQL stops before the fence."""
+
+    def make_world(self):
+        return replacement_world.World(
+            guest_hosts=OTHER_HOST * 3, cause=FailoverCause.MAINTENANCE, is_healthy=True
+        )
+
+    def check_done(self, world):
+        super().check_done(world)
+        self.assertFalse(world.is_crashed)

@@ -7,7 +7,12 @@ import datetime
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState, RequestedBy
+from trove_ceph.db.replacement_record import (
+    FailoverCause,
+    ReplacementKind,
+    ReplacementState,
+    RequestedBy,
+)
 from trove_ceph.strategies.replacement import requests, rules
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
@@ -80,10 +85,12 @@ class RetryTest(base.BaseTestCase):
 
 class RequestsTest(base.BaseTestCase):
     def test_failover(self):
-        made = requests.new_failover(FAILED, RequestedBy.OPERATOR, 'fan broken', True, NOW)
+        made = requests.new_failover(
+            FAILED, RequestedBy.OPERATOR, 'fan broken', True, FailoverCause.MAINTENANCE, NOW
+        )
         self.assertEqual(
-            (ReplacementKind.FAILOVER, ReplacementState.REQUESTED, RequestedBy.OPERATOR),
-            (made.kind, made.state, made.requested_by),
+            (ReplacementKind.FAILOVER, ReplacementState.REQUESTED, FailoverCause.MAINTENANCE),
+            (made.kind, made.state, made.cause),
         )
         self.assertEqual(
             ('i', 'p', 'small', 'version', 'volume', 'server', 'fan broken', True),
@@ -98,7 +105,9 @@ class RequestsTest(base.BaseTestCase):
                 made.is_forced,
             ),
         )
-        other = requests.new_failover(FAILED, RequestedBy.OPERATOR, '', False, NOW)
+        other = requests.new_failover(
+            FAILED, RequestedBy.OPERATOR, '', False, FailoverCause.REQUEST, NOW
+        )
         self.assertNotEqual(made.replacement_id, other.replacement_id)
 
     def test_resize(self):
@@ -115,7 +124,9 @@ class RequestsTest(base.BaseTestCase):
         healthy = dataclasses.replace(FAILED, service_status='HEALTHY', agent_seen_at=NOW)
         refused = exceptions.ReplacementRefusedError
         error = self.assertRaises(
-            refused, requests.new_failover, healthy, RequestedBy.TENANT, '', False, NOW
+            refused,
+            requests.new_failover,
+            *(healthy, RequestedBy.TENANT, '', False, FailoverCause.REQUEST, NOW),
         )
         self.assertIn('is healthy', str(error))
         self.assertRaises(refused, requests.new_resize, healthy, 'large', NOW)

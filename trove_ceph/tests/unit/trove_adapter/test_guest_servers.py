@@ -92,7 +92,7 @@ class Cloud(requests.adapters.BaseAdapter):
         return {} if self.servers.pop(rest, None) else None
 
     def get_flavors(self, rest, query, _body):
-        flavors = [{'id': one, 'name': name} for one, name in self.flavors.items()]
+        flavors = [{'id': one, 'name': name, 'ram': 2048} for one, name in self.flavors.items()]
         if rest == 'detail':
             assert query['is_public'] == 'None'
             return {'flavors': flavors}

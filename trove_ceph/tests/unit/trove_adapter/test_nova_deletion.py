@@ -54,8 +54,7 @@ class NovaDeletionTest(base.BaseTestCase):
         self.assertTrue(self.nova.is_off('server'))
 
     def test_memory_of_a_flavor(self):
-        self.cloud.flavors['1'] = {'id': '1', 'ram': 2048}
-        self.assertEqual(2048, self.nova.find_ram_mib('1'))
+        self.assertEqual(2048, self.nova.find_ram_mib('7'))
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.nova.find_ram_mib, 'unknown'
         )

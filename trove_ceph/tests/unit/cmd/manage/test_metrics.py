@@ -7,7 +7,7 @@ from prometheus_client import parser
 from trove_ceph.db import guests, replicas, transactions
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.guest_record import PoolKey
-from trove_ceph.db.replacement_record import ReplacementState, RequestedBy
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementState, RequestedBy
 from trove_ceph.db.replica_record import Cause, Observation, Requester
 from trove_ceph.db.replica_states import Event
 from trove_ceph.tests.unit.cmd.manage import command
@@ -117,6 +117,33 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         self.assertEqual(45, found[name, 'failover', 'mean'])
         self.assertEqual(90, found[name, 'failover', 'max'])
         self.assertNotIn((name, 'resize', 'mean'), found)
+
+    def test_durations_of_the_parts_of_a_replacement(self):
+        _, claim = self.make('slow', ReplacementState.STARTING)
+        began = self.now
+        self.store.note(
+            claim,
+            fenced_at=began + 20 * SECOND,
+            chosen_at=began + 21 * SECOND,
+            moved_at=began + 30 * SECOND,
+        )
+        self.now += 70 * SECOND
+        self.store.complete(claim)
+        found = self.samples()
+        for step, seconds in (('fence', 20), ('choose', 1), ('bind', 9), ('start', 40)):
+            name = 'trove_ceph_replacement_step_seconds'
+            self.assertEqual(seconds, found[name, 'failover', 'max', step])
+
+    def test_failovers_by_cause(self):
+        self.request('a', cause=FailoverCause.HOST_DOWN)
+        self.make('b', ReplacementState.COMPLETED, cause=FailoverCause.MAINTENANCE)
+        self.request('of-an-earlier-release')
+        found = self.samples()
+        name = 'trove_ceph_failovers'
+        self.assertEqual(1, found[name, 'host-down', 'requested'])
+        self.assertEqual(1, found[name, 'maintenance', 'completed'])
+        self.assertEqual(0, found[name, 'server-hung', 'requested'])
+        self.assertEqual(2, sum(value for key, value in found.items() if key[0] == name))
 
     def test_no_label_is_an_id(self):
         self.guests.note_configured([POOL])

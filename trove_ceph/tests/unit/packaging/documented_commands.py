@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import io
 import itertools
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from cliff import commandmanager
+from kolla.common import config as kolla_config
+from kolla_ansible.cmd import genpwd
+from oslo_config import cfg
 from trove.cmd import manage
 
 from trove_ceph.cmd.manage import shell
@@ -64,7 +68,37 @@ def find_problem(command: Command) -> str | None:
         if (name, *rest[:1]) == _CLIENT:
             # Of this package and of python-troveclient.
             return _cliff(commandmanager.CommandManager('openstack.database.v1'), rest)
+        if name in _KOLLA:
+            return _KOLLA[name](rest)
     return None
+
+
+def _kolla_ansible(words: list[str]) -> str | None:
+    return _cliff(commandmanager.CommandManager('kolla_ansible.cli'), words)
+
+
+def _kolla_build(words: list[str]) -> str | None:
+    # The file that the command reads is not there, and an empty one is as good for the options.
+    if '--config-file' in words:
+        words[words.index('--config-file') + 1] = os.devnull
+    conf = cfg.ConfigOpts()
+    return _parse(lambda: kolla_config.parse(conf, words, prog='kolla-build'))
+
+
+def _kolla_genpwd(words: list[str]) -> str | None:
+    with (
+        mock.patch.object(genpwd, 'genpwd'),
+        mock.patch.object(genpwd.sys, 'argv', ['kolla-genpwd', *words]),
+    ):
+        return _parse(genpwd.main)
+
+
+#: What parses the words after each program of Kolla.
+_KOLLA = {
+    'kolla-ansible': _kolla_ansible,
+    'kolla-build': _kolla_build,
+    'kolla-genpwd': _kolla_genpwd,
+}
 
 
 def _cliff(manager: Any, words: list[str]) -> str | None:
@@ -96,11 +130,11 @@ def _trove(words: list[str]) -> str | None:
     return _parse(parser.parse_args, words)
 
 
-def _parse(parse: Any, words: list[str]) -> str | None:
+def _parse(parse: Any, *words: list[str]) -> str | None:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         try:
-            parse(words)
+            parse(*words)
         except SystemExit as ended:
             if ended.code:
                 return said.getvalue().strip().splitlines()[-1]

@@ -37,7 +37,7 @@ class DocumentedCommandsTest(base.BaseTestCase):
         self.assertEqual(set(), named - set(project['scripts']))
 
     def test_each_way_ends_with_a_verified_backup(self):
-        for name in ('lab.rst', 'packages.rst'):
+        for name in ('kolla-ansible.rst', 'lab.rst', 'packages.rst'):
             page = DOCUMENTS / 'install' / name
             text = page.read_text()
             verified = 'openstack database backup verify' in text
@@ -75,6 +75,10 @@ class ProblemsTest(base.BaseTestCase):
             '$ openstack database backup list --nonsense',
             '# sudo trove-manage datastore_update mysql',
             '# trove-manage datastore_version_flavor_add mysql 9 1 2',
+            '# kolla-ansible redeploy',
+            '# kolla-ansible deploy --book trove-ceph.yml',
+            '# /opt/kolla/bin/kolla-build --config-file kolla-build.conf --base suse',
+            '# kolla-genpwd passwords.yml',
         ):
             [problem] = self.find(line)
             self.assertTrue(problem, line)

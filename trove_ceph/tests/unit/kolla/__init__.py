@@ -211,7 +211,7 @@ class Deployment:
         return path
 
     def add_merging_tasks(self, role: str) -> None:
-        """Give a role of Kolla-Ansible the tasks ``merged``: those that merge configuration files."""
+        """Give a role of Kolla-Ansible the tasks ``merged``: those that merge configuration."""
         link = self.playbooks / 'roles' / role
         source = link.resolve()
         link.unlink()

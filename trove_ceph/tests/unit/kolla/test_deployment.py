@@ -70,7 +70,7 @@ class DeployTest(base.BaseTestCase):
         cls.deployment.run('kolla-ansible', 'deploy', '--inventory', inventory, *words)
 
     def parse(self, path, *registers):
-        """Parse a file with options; a key of ours or of Trove that none of them is, is an error."""
+        """Return the configuration in a file, with these functions that register options."""
         conf = cfg.ConfigOpts()
         for register in registers:
             register(conf)
@@ -107,9 +107,12 @@ class DeployTest(base.BaseTestCase):
             self.all_known(path, conf, ('network', 'mysql', 'trove_ceph_storage'))
             for name in self.shipped_options() - {'transport_url'}:  # of oslo.messaging
                 conf[name]
-        self.assertTrue((kolla.ETC / Path(conf.template_path).relative_to(
-            '/var/lib/kolla/venv/share/trove-ceph'
-        )).is_dir())
+        self.assertTrue(
+            (
+                kolla.ETC
+                / Path(conf.template_path).relative_to('/var/lib/kolla/venv/share/trove-ceph')
+            ).is_dir()
+        )
 
     def shipped_options(self):
         section = (kolla.ETC / 'kolla/config/trove.conf').read_text().split('[network]')[0]
@@ -199,9 +202,7 @@ class DeployTest(base.BaseTestCase):
         self.assertEqual({'9.7.4': root}, conf.trove_ceph_verification.mysqld_roots)
         owners = {one['owner'] for one in self.config_json('storage01')['config_files']}
         self.assertEqual({'root'}, owners)
-        self.assertEqual(
-            'fuse loop xfs', self.deployment.node('storage01', 'modules').read_text()
-        )
+        self.assertEqual('fuse loop xfs', self.deployment.node('storage01', 'modules').read_text())
         self.assertFalse(self.deployment.node('control01', 'modules').exists())
 
     def config_json(self, host):
@@ -241,8 +242,12 @@ class DeployTest(base.BaseTestCase):
             )
             volumes = [one for one in plain['volumes'] if one]
             self.assertEqual(
-                ['/var/lib/kolla/config_files/', '/etc/localtime', '/var/log/kolla/',
-                 '/var/lib/trove-ceph/'],
+                [
+                    '/var/lib/kolla/config_files/',
+                    '/etc/localtime',
+                    '/var/log/kolla/',
+                    '/var/lib/trove-ceph/',
+                ],
                 [one.split(':')[1] for one in volumes],
             )
             root = f'{self.deployment.root}/srv/mysql-9.7.4'

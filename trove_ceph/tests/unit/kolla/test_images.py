@@ -6,10 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import fixtures
-import tomllib
 from oslotest import base
 
 from trove_ceph.tests.unit import kolla

@@ -37,7 +37,12 @@ def withdraw(settings) -> None:
     configured = _configured(settings)
     if configured.exists():
         for who, name in json.loads(configured.read_text()):
-            _ceph(settings, 'config', 'rm', who, name)
+            done = _ceph(settings, 'config', 'rm', who, name)
+            if done.returncode:
+                raise LabError(
+                    f'ceph config rm {who} {name}: {done.stderr.strip()[-200:]}; the next make lab '
+                    'tries again'
+                )
         configured.unlink()
     mark = split_mark(settings)
     if mark.exists():
@@ -123,9 +128,12 @@ def _all(running):
 
 def _configure_ceph(settings, commands):
     """Set options of Ceph; return {option: reason} of those that this Ceph does not have."""
-    names = [[who, name] for who, name, _ in commands]
+    configured = _configured(settings)
+    # Those of an earlier plan as well, which this one may lack.
+    names = json.loads(configured.read_text()) if configured.exists() else []
+    names += [pair for who, name, _ in commands if (pair := [who, name]) not in names]
     # First: an interrupted run must be undone, too. Removing an option that is not set is no error.
-    _configured(settings).write_text(json.dumps(names, indent=1))
+    configured.write_text(json.dumps(names, indent=1))
     refused = {}
     for who, name, value in commands:
         done = _ceph(settings, 'config', 'set', who, name, value)

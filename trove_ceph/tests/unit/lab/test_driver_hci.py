@@ -128,6 +128,24 @@ class SettleTest(HciTestCase):
         self.assertEqual('', said)
         self.assertEqual([], self.settle()[0])
 
+    def test_options_of_an_earlier_plan_are_undone_as_well(self):
+        self.plan(ceph=[['osd', 'osd_scrub_end_hour', '8']])
+        self.settle()
+        self.plan()
+        self.settle()
+        profiles.path(self.root).unlink()
+        self.assertEqual(
+            ['osd_scrub_end_hour', 'osd_mclock_profile'], [words[-1] for words in self.settle()[0]]
+        )
+
+    def test_what_cannot_be_undone_is_an_error_and_tried_again(self):
+        self.plan()
+        self.settle()
+        profiles.path(self.root).unlink()
+        error = self.assertRaises(LabError, self.settle, code=1, error='no quorum')
+        self.assertIn('ceph config rm osd osd_mclock_profile: no quorum', str(error))
+        self.assertEqual(1, len(self.settle()[0]))
+
     def test_a_stopped_lab_leaves_the_kernel_as_it_was(self):
         self.plan()
         self.settle()

@@ -13,6 +13,8 @@ from driver.errors import LabError
 from hci_profile import profile as profiles
 
 COMMAND_TIMEOUT_SEC = 60
+#: Reports of the benchmark show what is noted in Ceph under such a key.
+NOTE = 'trove-ceph-bench/profile'
 
 
 def settle(settings) -> None:
@@ -26,6 +28,7 @@ def settle(settings) -> None:
         return
     refused = kernel_parameters.ensure_set(_earlier(settings), profile.sysctl)
     refused |= _configure_ceph(settings, profile.ceph)
+    _must(settings, 'config-key', 'set', NOTE, note(profile))
     divide(settings, profile, applied=True)
     for line in summary(profile, refused):
         print(f'lab: {line}')
@@ -37,12 +40,8 @@ def withdraw(settings) -> None:
     configured = _configured(settings)
     if configured.exists():
         for who, name in json.loads(configured.read_text()):
-            done = _ceph(settings, 'config', 'rm', who, name)
-            if done.returncode:
-                raise LabError(
-                    f'ceph config rm {who} {name}: {done.stderr.strip()[-200:]}; the next make lab '
-                    'tries again'
-                )
+            _must(settings, 'config', 'rm', who, name)
+        _must(settings, 'config-key', 'rm', NOTE)
         configured.unlink()
     mark = split_mark(settings)
     if mark.exists():
@@ -98,6 +97,20 @@ def summary(profile, refused: dict[str, str]) -> list[str]:
     return lines
 
 
+def note(profile) -> str:
+    """Return one line about the profile for the reports of the benchmark."""
+    scaled = ''
+    if (profile.cpu_scale, profile.memory_scale) != (1, 1):
+        scaled = (
+            f'; the plan is for a host with {profile.cpu_scale} times the CPUs and '
+            f'{profile.memory_scale} times the memory'
+        )
+    return (
+        f'profile hci: {describe_cpus(profile, True)}, unless a variant lifts this; '
+        f'osd_memory_target {profile.osd_memory_target_mib} MiB{scaled}'
+    )
+
+
 def describe_cpus(profile, applied: bool) -> str:
     """Return one line about the CPUs of OSDs and guests."""
     if not applied:
@@ -140,6 +153,18 @@ def _configure_ceph(settings, commands):
         if done.returncode:
             refused[f'{who} {name}'] = done.stderr.strip()[-200:]
     return refused
+
+
+def _must(settings, *words):
+    """Run a command of Ceph.
+
+    :raises LabError: it failed.
+    """
+    done = _ceph(settings, *words)
+    if done.returncode:
+        raise LabError(
+            f'ceph {" ".join(words)}: {done.stderr.strip()[-200:]}; the next make lab tries again'
+        )
 
 
 def _ceph(settings, *words):

@@ -72,9 +72,14 @@ class HciTestCase(InstrumentsTestCase):
         self.write('etc/hci/profile.json')
         profiles.save(self.root, profile(**changes))
 
-    def ceph(self, code=0, error=''):
-        done = mock.Mock(returncode=code, stderr=error, stdout='')
-        return mock.patch('driver.machine_profile.subprocess.run', return_value=done)
+    def ceph(self, **failing):
+        """Fake the command of Ceph; those that contain a word fail with an error."""
+
+        def run(words, **_options):
+            error = next((text for word, text in failing.items() if word in words), '')
+            return mock.Mock(returncode=22 if error else 0, stderr=error, stdout='')
+
+        return mock.patch('driver.machine_profile.subprocess.run', side_effect=run)
 
     def settle(self, **options):
         out = io.StringIO()
@@ -98,9 +103,10 @@ class SettleTest(HciTestCase):
         self.plan()
         commands, said = self.settle()
         self.assertEqual([set(_CPUS[:1]), set(_CPUS[-1:])], self.cpus())
-        self.assertEqual(
-            [['config', 'set', 'osd', 'osd_mclock_profile', 'high_client_ops']], commands
-        )
+        [option, noted] = commands
+        self.assertEqual(['config', 'set', 'osd', 'osd_mclock_profile', 'high_client_ops'], option)
+        self.assertEqual(['config-key', 'set', 'trove-ceph-bench/profile'], noted[:3])
+        self.assertIn('unless a variant lifts this; osd_memory_target 1564 MiB; the plan', noted[3])
         self.assertEqual('1', (self.sys / 'vm/swappiness').read_text())
         self.assertIn('8 times the CPUs and 2 times the memory', said)
         self.assertIn('osd_memory_target 1564 MiB for osd.0;', said)
@@ -108,20 +114,28 @@ class SettleTest(HciTestCase):
 
     def test_tells_what_is_refused(self):
         self.plan(sysctl={'net.core.nothing': '1'})
-        _, said = self.settle(code=22, error='Error EINVAL: unrecognized config option')
+        _, said = self.settle(osd_mclock_profile='Error EINVAL: unrecognized config option')
         self.assertIn('refused here: net.core.nothing: No such file or directory', said)
         self.assertIn('refused here: osd osd_mclock_profile: Error EINVAL: unrecognized', said)
 
     def test_a_server_is_not_called_scaled(self):
         self.plan(cpu_scale=1, memory_scale=1)
-        self.assertNotIn('scaled', self.settle()[1])
+        commands, said = self.settle()
+        self.assertNotIn('scaled', said)
+        self.assertTrue(commands[-1][-1].endswith('osd_memory_target 1564 MiB'))
 
     def test_the_other_profile_undoes_everything(self):
         self.plan()
         self.settle()
         profiles.path(self.root).unlink()
         commands, said = self.settle()
-        self.assertEqual([['config', 'rm', 'osd', 'osd_mclock_profile']], commands)
+        self.assertEqual(
+            [
+                ['config', 'rm', 'osd', 'osd_mclock_profile'],
+                ['config-key', 'rm', 'trove-ceph-bench/profile'],
+            ],
+            commands,
+        )
         self.assertEqual('60', (self.sys / 'vm/swappiness').read_text())
         every = set(profile().cpus)
         self.assertEqual([every, every], self.cpus())
@@ -134,17 +148,16 @@ class SettleTest(HciTestCase):
         self.plan()
         self.settle()
         profiles.path(self.root).unlink()
-        self.assertEqual(
-            ['osd_scrub_end_hour', 'osd_mclock_profile'], [words[-1] for words in self.settle()[0]]
-        )
+        undone = [words[-1] for words in self.settle()[0]]
+        self.assertEqual(['osd_scrub_end_hour', 'osd_mclock_profile'], undone[:2])
 
     def test_what_cannot_be_undone_is_an_error_and_tried_again(self):
         self.plan()
         self.settle()
         profiles.path(self.root).unlink()
-        error = self.assertRaises(LabError, self.settle, code=1, error='no quorum')
+        error = self.assertRaises(LabError, self.settle, rm='no quorum')
         self.assertIn('ceph config rm osd osd_mclock_profile: no quorum', str(error))
-        self.assertEqual(1, len(self.settle()[0]))
+        self.assertEqual(2, len(self.settle()[0]))
 
     def test_a_stopped_lab_leaves_the_kernel_as_it_was(self):
         self.plan()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trove_ceph wheel for a guest: given, or built from a checkout."""
 
+import configparser
 import re
 import zipfile
 from pathlib import Path
@@ -69,10 +70,16 @@ def _source_hashes(project: Path) -> list[list[str]]:
     return [row for row in rows if not row[0].startswith("trove_ceph/tests/")]
 
 
+def _next_release(project: Path) -> str:
+    config = configparser.ConfigParser()
+    config.read(project / "setup.cfg")
+    return config["metadata"]["version"]
+
+
 def _build(project: Path, target: Path, *, log: Path) -> None:
     environment = commands.pip_environment()
     if not (project / ".git").exists():
-        # pbr takes the version from git; an exported tree has none.
-        environment.setdefault("PBR_VERSION", "0.0.1")
+        # pbr counts the commits in git; an exported tree has none.
+        environment.setdefault("PBR_VERSION", f"{_next_release(project)}.dev0")
     pip = ["/usr/bin/python3", "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
     commands.run([*pip, f"--wheel-dir={target}", str(project)], log=log, env=environment)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the built wheel: it is complete, and Tempest finds the plugin in it."""
+"""The built wheel: its version, that it is complete, and that Tempest finds the plugin in it."""
 
+import configparser
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,23 +41,36 @@ class WheelTest(base.BaseTestCase):
             shutil.copy(PROJECT / name, cls.checkout)
         for name in _TREES:
             shutil.copytree(PROJECT / name, cls.checkout / name)
-        cls._run('-c', _BUILD, str(top), cwd=cls.checkout, PBR_VERSION='1.2.3')
+        cls._git('init', '--quiet')
+        cls._git('add', '--all')
+        cls._git('commit', '--quiet', '--message=All files')
+        # pbr counts the commits after the first one.
+        cls._git('commit', '--quiet', '--message=Another', '--allow-empty')
+        cls._run('-c', _BUILD, str(top), cwd=cls.checkout)
         cls.wheel = next(top.glob('*.whl'))
+        cls.version = cls.wheel.name.split('-')[1]
         with zipfile.ZipFile(cls.wheel) as archive:
             cls.names = set(archive.namelist())
             archive.extractall(cls.unpacked)
 
+    @classmethod
+    def _git(cls, *arguments):
+        who = ('-c', 'user.name=Test', '-c', 'user.email=test@example.org')
+        cls._execute('git', *who, *arguments, cwd=cls.checkout)
+
+    @classmethod
+    def _run(cls, *arguments, cwd, **environ):
+        return cls._execute(sys.executable, *arguments, cwd=cwd, **environ)
+
     @staticmethod
-    def _run(*arguments, cwd, **environ):
+    def _execute(*arguments, cwd, **environ):
+        # This variable would hide how the version is found.
+        inherited = {key: value for key, value in os.environ.items() if key != 'PBR_VERSION'}
         result = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=cwd,
-            env=dict(os.environ, **environ),
-            text=True,
-            capture_output=True,
+            arguments, cwd=cwd, env=inherited | environ, text=True, capture_output=True
         )
         if result.returncode:
-            raise AssertionError(f'{arguments[:2]} failed:\n{result.stdout}{result.stderr}')
+            raise AssertionError(f'{arguments[:3]} failed:\n{result.stdout}{result.stderr}')
         return result.stdout
 
     def _tempest(self, *arguments):
@@ -68,6 +83,19 @@ class WheelTest(base.BaseTestCase):
             PYTHONPATH=str(self.unpacked),
             XDG_CACHE_HOME=cache,
         )
+
+    def test_version_leads_to_the_next_release(self):
+        config = configparser.ConfigParser()
+        config.read(PROJECT / 'setup.cfg')
+        target = config['metadata']['version']
+        self.assertEqual('0.1.0', target)
+        self.assertRegex(self.version, rf'^{re.escape(target)}\.dev\d+$')
+        metadata = (self.unpacked / f'trove_ceph-{self.version}.dist-info/METADATA').read_text()
+        self.assertIn(f'\nVersion: {self.version}\n', metadata)
+        # The release itself.
+        self._git('tag', target)
+        self.addCleanup(self._git, 'tag', '--delete', target)
+        self.assertEqual(target, self._run('setup.py', '--version', cwd=self.checkout).split()[-1])
 
     def test_contains_every_file_of_the_package(self):
         sources = self._files(self.checkout, 'trove_ceph')
@@ -85,24 +113,24 @@ class WheelTest(base.BaseTestCase):
             {
                 'trove_ceph',
                 'trove_ceph_tempest_plugin',
-                'trove_ceph-1.2.3.data',
-                'trove_ceph-1.2.3.dist-info',
+                f'trove_ceph-{self.version}.data',
+                f'trove_ceph-{self.version}.dist-info',
             },
             top,
         )
         self.assertEqual(set(), {name for name in self.names if '__pycache__' in name})
 
     def test_contains_the_templates(self):
-        folder = 'trove_ceph-1.2.3.data/data/share/trove-ceph'
+        folder = f'trove_ceph-{self.version}.data/data/share/trove-ceph'
         self.assertIn(f'{folder}/trove/templates/mysql/9/config.template', self.names)
 
     def test_contains_the_playbook_with_its_module(self):
-        folder = 'trove_ceph-1.2.3.data/data/share/trove-ceph/ansible'
+        folder = f'trove_ceph-{self.version}.data/data/share/trove-ceph/ansible'
         for name in ('hci-facts.yml', 'library/hci_host_facts.py'):
             self.assertIn(f'{folder}/{name}', self.names)
 
     def test_declares_the_dependencies_of_the_benchmark(self):
-        metadata = (self.unpacked / 'trove_ceph-1.2.3.dist-info' / 'METADATA').read_text()
+        metadata = (self.unpacked / f'trove_ceph-{self.version}.dist-info/METADATA').read_text()
         self.assertIn('\nProvides-Extra: bench\n', metadata)
         self.assertRegex(metadata, r'\nRequires-Dist: matplotlib>=\S+; extra == .bench.\n')
 

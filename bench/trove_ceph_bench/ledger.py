@@ -76,13 +76,8 @@ class Client:
 
     def connection(self, host: str) -> Any:
         """Return a connection that commits each statement."""
-        address = self.address_of(host)
         return self._connect(
-            host=address.host,
-            port=address.port,
-            user=address.user,
-            password=address.password,
-            database=address.database,
+            **self.address_of(host).login(),
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT_SEC,
             read_timeout=REPLY_TIMEOUT_SEC,

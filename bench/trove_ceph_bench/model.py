@@ -29,6 +29,10 @@ class Address:
     port: int = 3306
     unix_socket: str | None = None
 
+    def login(self) -> dict[str, Any]:
+        """Return the arguments of pymysql.connect that open a connection to the schema."""
+        return dataclasses.asdict(self)
+
 
 @dataclasses.dataclass(frozen=True)
 class Image:

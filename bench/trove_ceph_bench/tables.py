@@ -77,12 +77,7 @@ class Tables:
         address = self._address
         try:
             with pymysql.connect(
-                host=address.host,
-                port=address.port,
-                unix_socket=address.unix_socket,
-                user=address.user,
-                password=address.password,
-                database=address.database,
+                **address.login(),
                 connect_timeout=_CONNECT_TIMEOUT_SEC,
                 autocommit=True,
             ) as connection:

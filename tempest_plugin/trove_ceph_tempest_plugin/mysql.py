@@ -29,13 +29,8 @@ class Database:
 
         :raises pymysql.MySQLError: the server refuses, or does not answer in time
         """
-        address = self.address
         return pymysql.connect(
-            host=address.host,
-            port=address.port,
-            user=address.user,
-            password=address.password,
-            database=address.database,
+            **self.address.login(),
             autocommit=True,
             connect_timeout=connect_timeout_sec,
             read_timeout=reply_timeout_sec,

@@ -78,12 +78,7 @@ class ListDetails(base.Lister):
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
-        found = api.list_details(
-            limit=parsed_args.limit,
-            instance_id=parsed_args.instance and api.instance_id(parsed_args.instance),
-            state=parsed_args.state,
-            all_projects=parsed_args.all_projects,
-        )
+        found = api.list_details(state=parsed_args.state, **self.criteria(api, parsed_args))
         return self.shown(parsed_args, found)
 
 

@@ -52,6 +52,17 @@ class Lister(DocstringHelp, command.Lister):
         """Add the options that choose what is listed."""
         add_instance_filter(parser, self.what)
 
+    def criteria(self, api: Any, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return what the common options of a list with ``--instance`` choose.
+
+        :param api: finds the id of an instance
+        """
+        return {
+            'limit': parsed_args.limit,
+            'instance_id': parsed_args.instance and api.instance_id(parsed_args.instance),
+            'all_projects': parsed_args.all_projects,
+        }
+
     def shown(self, parsed_args: argparse.Namespace, found: Iterable[dict[str, Any]]) -> Shown:
         """Return resources with the columns that the options choose."""
         return listed(found, {**self.short, **(self.more if parsed_args.long else {})})

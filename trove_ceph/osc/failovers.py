@@ -76,12 +76,7 @@ class ListFailovers(base.Lister):
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = _api_of(self)
-        found = api.list_failovers(
-            limit=parsed_args.limit,
-            instance_id=parsed_args.instance and api.instance_id(parsed_args.instance),
-            all_projects=parsed_args.all_projects,
-        )
-        return self.shown(parsed_args, found)
+        return self.shown(parsed_args, api.list_failovers(**self.criteria(api, parsed_args)))
 
 
 class ShowFailover(base.DocstringHelp, command.ShowOne):

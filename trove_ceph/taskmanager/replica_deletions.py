@@ -9,11 +9,10 @@ source, or that others follow, has what no other server has, so it is not delete
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db import heartbeat, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replication import detachment, group, new_source
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
-from trove_ceph.taskmanager.instance_operations import InstanceOperations
+from trove_ceph.taskmanager.source_work import SourceWork
 
 LOG = logging.getLogger(__name__)
 
@@ -29,17 +28,9 @@ class _MayWriteError(exceptions.OperationUnfinishedError):
 class ReplicaDeletions:
     """The deletions of sources and replicas by this process."""
 
-    def __init__(
-        self,
-        deps: SourceDependencies,
-        operations: InstanceOperations,
-        store: instance_operations.InstanceOperationStore,
-        heartbeat: heartbeat.Heartbeat,
-    ):
-        self._deps = deps
-        self._operations = operations
-        self._store = store
-        self._heartbeat = heartbeat
+    def __init__(self, work: SourceWork):
+        self._work = work
+        self._deps, self._operations, self._store = work.deps, work.operations, work.store
 
     def forget(self, instance_id: str) -> None:
         """Forget an instance that is being deleted, within :meth:`.InstanceOperations.deleting`.
@@ -138,7 +129,7 @@ class ReplicaDeletions:
             with self._operations.exclusively(
                 Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE}
             ) as claim:
-                deps = self._deps.guarded(self._heartbeat, claim)
+                deps = self._work.guarded(claim)
                 self._check_not_writable(deps, candidate_id)
                 members = [one for one in group.members_of(deps, source_id) if one != candidate]
                 group.end_tasks(deps, members)

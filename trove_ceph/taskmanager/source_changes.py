@@ -19,7 +19,7 @@ from typing import NoReturn, Protocol
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
-from trove_ceph.db import claims, heartbeat, instance_operations
+from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import group
@@ -27,8 +27,8 @@ from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
-from trove_ceph.taskmanager.instance_operations import InstanceOperations
 from trove_ceph.taskmanager.replica_deletions import ReplicaDeletions
+from trove_ceph.taskmanager.source_work import SourceWork
 
 LOG = logging.getLogger(__name__)
 
@@ -121,18 +121,10 @@ class SourceChanges:
     :ivar forget: see :meth:`.ReplicaDeletions.forget`
     """
 
-    def __init__(
-        self,
-        deps: SourceDependencies,
-        operations: InstanceOperations,
-        store: instance_operations.InstanceOperationStore,
-        heartbeat: heartbeat.Heartbeat,
-    ):
-        self._deps = deps
-        self._operations = operations
-        self._store = store
-        self._heartbeat = heartbeat
-        self.forget = ReplicaDeletions(deps, operations, store, heartbeat).forget
+    def __init__(self, work: SourceWork):
+        self._work = work
+        self._deps, self._operations, self._store = work.deps, work.operations, work.store
+        self.forget = ReplicaDeletions(work).forget
 
     def promote(self, replica_id: str) -> None:
         """Make a replica the source, and the source its replica.
@@ -183,7 +175,7 @@ class SourceChanges:
                 return
         over = {Role.CHANGE_SOURCE} if is_resumed else ()
         with self._changing(source_id, is_resumed, over) as claim:
-            deps = self._deps.guarded(self._heartbeat, claim)
+            deps = self._work.guarded(claim)
             with group.answers_needed(f'promotion of replica {replica_id}'):
                 # Read again, since another operation may have ended meanwhile.
                 source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
@@ -246,7 +238,7 @@ class SourceChanges:
             )
 
     def _eject(self, claim: claims.Claim, is_resumed: bool) -> None:
-        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
+        deps, source_id = self._work.guarded(claim), claim.resource_id
         with group.answers_needed(f'ejection of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             if source is None or not replicas:
@@ -261,7 +253,7 @@ class SourceChanges:
             if source_id is None:
                 return
         with self._changing(source_id, is_resumed, {Role.CHANGE_SOURCE}) as claim:
-            deps = self._deps.guarded(self._heartbeat, claim)
+            deps = self._work.guarded(claim)
             with group.answers_needed(f'detachment of replica {replica_id}'):
                 replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
                 if replica is None or replica.source_id != source_id:
@@ -333,7 +325,7 @@ class SourceChanges:
         :raises _SourceStoppedError: it does not yet
         :raises OperationUnfinishedError: the database does not answer
         """
-        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
+        deps, source_id = self._work.guarded(claim), claim.resource_id
         with group.answers_needed(str(change)):
             deps.rows.end_tasks(change.tasks_if_failed())
             group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
@@ -364,7 +356,7 @@ class SourceChanges:
 
         :raises OperationUnfinishedError: it does not yet
         """
-        deps, source_id = self._deps.guarded(self._heartbeat, claim), claim.resource_id
+        deps, source_id = self._work.guarded(claim), claim.resource_id
         replica_ids = [one.instance_id for one in deps.rows.list_replicas(source_id)]
         if begun := deps.choices.find(replica_ids):
             raise exceptions.OperationUnfinishedError(

@@ -18,6 +18,7 @@ from trove_ceph.taskmanager import (
     replication_factory,
     source_changes,
     source_requests,
+    source_work,
     volume_fence,
 )
 from trove_ceph.tiers import tiers_file
@@ -58,7 +59,7 @@ def make_source_changes(
     store, replica_store = operation_store.InstanceOperationStore(), replicas.ReplicaStore()
     tasks = changed_replicas.OtherTasks(store, replacements.ReplacementStore(), replica_store)
     fence = volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence
-    return source_changes.SourceChanges(
+    work = source_work.SourceWork(
         SourceDependencies(
             rows=replication_rows.ReplicationRows(),
             agents=replication_factory.make_agents(conf, context),
@@ -80,3 +81,4 @@ def make_source_changes(
         store,
         deps.heartbeat,
     )
+    return source_changes.SourceChanges(work)

@@ -16,7 +16,7 @@ from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
-from trove_ceph.taskmanager import instance_operations, source_changes
+from trove_ceph.taskmanager import instance_operations, source_changes, source_work
 from trove_ceph.tests.unit.strategies import replacement_world
 from trove_ceph.tests.unit.strategies import world as worlds
 
@@ -161,8 +161,8 @@ class World:
             clock=lambda: self.now,
             sleep=self.sleep,
         )
-        found = source_changes.SourceChanges(deps, operations, self.store, beating)
-        return found, operations
+        work = source_work.SourceWork(deps, operations, self.store, beating)
+        return source_changes.SourceChanges(work), operations
 
     def is_deleting(self, instance_id):
         return self.tasks.get(instance_id) == 'DELETING'

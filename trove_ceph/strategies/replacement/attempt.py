@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of one attempt share: the record, the claim and the deletion of a server."""
 
-import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, operation_events, waiting
+from trove_ceph import exceptions, operation_events
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.operation_events import Phase
-from trove_ceph.strategies.backup.claimed import Guarded
 from trove_ceph.strategies.guests.dependencies import ServerFacts
-from trove_ceph.strategies.replacement.dependencies import InstanceFacts, ReplacementDependencies
+from trove_ceph.strategies.replacement import claimed_attempt
+from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
 
 LOG = logging.getLogger(__name__)
 
@@ -23,17 +22,15 @@ _OPERATIONS = {
     ReplacementKind.RESIZE: operation_events.Operation.RESIZE,
     ReplacementKind.REBUILD: operation_events.Operation.REBUILD,
 }
-_POLL_SEC = 1
 #: Nova keeps a deleted server for a while if the operator configured that; it does not run.
 _GONE = ('DELETED', 'SOFT_DELETED')
 
 
-class Attempt:
+class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, ReplacementRecord, Event]):
     """One attempt of a replacement by the worker that has claimed it.
 
-    Each write names the claim. Each request to another service first checks whether the claim is
-    still valid, because a worker that was suspended for long may have a successor. That check reads
-    a clock. Before a fence, an attachment and a boot the database confirms the claim.
+    Before a fence, an attachment and a boot the database confirms the claim, because the check of
+    each request reads a clock.
 
     What this excludes: a worker that wakes before the confirmation requests nothing more. What it
     does not exclude: a worker that is suspended between the confirmation and its request, for
@@ -45,19 +42,15 @@ class Attempt:
     * an attachment names the server of the record, which the successor has deleted;
     * a boot asks for the volume. Before the successor's server has it, the successor finds the
       server by its mark and deletes it, with another fence. Afterwards Cinder refuses it.
-
-    :ivar deps: the dependencies, guarded by the claim
-    :ivar record: the replacement, as this attempt has written it last
     """
 
     def __init__(self, deps: ReplacementDependencies, claim: Claim, record: ReplacementRecord):
-        guarded: dict[str, Any] = {
-            name: Guarded(getattr(deps, name), deps.heartbeat, claim)
-            for name in ('instances', 'servers', 'network', 'volumes', 'guests', 'agents')
-        }
-        self.deps = dataclasses.replace(deps, **guarded)
-        self.record = record
-        self._claim = claim
+        super().__init__(
+            deps,
+            claim,
+            record,
+            ('instances', 'servers', 'network', 'volumes', 'guests', 'agents'),
+        )
 
     def check_claim(self) -> None:
         """Return if this worker may continue.
@@ -81,85 +74,22 @@ class Attempt:
         assert found is not None
         self.record = found
 
-    def note(self, **values: Any) -> None:
-        """Set columns of the record."""
-        self.record = self.deps.store.note(self._claim, **values)
-
-    def advance(self, event: Event, **values: Any) -> None:
-        """Apply an event that does not end the replacement; attempts are counted anew."""
-        anew = {'attempts': 0, 'error': None}
-        self.record = self.deps.store.advance(self._claim, event, **anew | values)
-
-    def complete(self) -> None:
-        self.record = self.deps.store.complete(self._claim)
-        self.report(Phase.END)
-
-    def fail(self, reason: str, cause: str) -> None:
-        """End the replacement without success.
-
-        :param cause: the name of the class of the error
-        """
-        self.record = self.deps.store.fail(self._claim, reason)
-        self.report(Phase.ERROR, cause, reason)
-
     def cancel(self) -> None:
         self.record = self.deps.store.cancel(self._claim)
         self.report(Phase.INTERRUPTED)
 
-    def report(self, phase: Phase, cause: str | None = None, message: str | None = None) -> None:
-        """Report what happened to the replacement.
+    @property
+    def _operation(self) -> operation_events.Operation:
+        return _OPERATIONS[self.record.kind]
 
-        :param cause: the name of the class of an error
-        """
-        record = self.record
-        subject = {
-            name: getattr(record, name)
-            for name in ('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host')
-        }
-        seconds = None
-        if record.ended_at is not None:
-            seconds = (record.ended_at - record.created_at).total_seconds()
-        operation_events.publish(
-            operation_events.Event(
-                _OPERATIONS[record.kind],
-                phase,
-                subject | {'requested_by': str(record.requested_by), 'reason': record.reason},
-                seconds,
-                cause=cause,
-                message=message,
-            )
-        )
+    def _subject(self) -> Mapping[str, Any]:
+        names = ('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host', 'reason')
+        subject = {name: getattr(self.record, name) for name in names}
+        return subject | {'requested_by': str(self.record.requested_by)}
 
-    def enter(self, step: str) -> None:
-        """Begin a step, which tenants see.
-
-        :raises ReplacementCanceledError: the instance is being deleted
-        """
-        self.find_instance()
-        if self.record.step != step:
-            self.note(step=step)
-
-    def find_instance(self) -> InstanceFacts:
-        """Return the instance.
-
-        :raises ReplacementCanceledError: it is being deleted
-        """
-        facts = self.deps.instances.find(self.record.instance_id)
-        if facts is None or facts.is_deleted or facts.task == 'DELETING':
-            raise exceptions.ReplacementCanceledError(f'{self.record}: the instance is deleted')
-        return facts
-
-    def wait(self, is_done: Callable[[], bool], what: str, shown: str) -> None:
-        """Wait until a condition is met, for as long as one attempt waits.
-
-        :param what: is waited for
-        :param shown: the same for tenants, without servers, hosts and volumes
-        :raises InProgressError: the condition is not met yet
-        """
-        deadline = waiting.Deadline(self.deps.patience_sec, self.deps.clock, self.deps.sleep)
-        while not is_done():
-            if not deadline.pause(_POLL_SEC):
-                raise exceptions.InProgressError(f'{self.record}: {what}', shown)
+    def _seconds(self, phase: Phase) -> float | None:
+        ended_at = self.record.ended_at
+        return None if ended_at is None else (ended_at - self.record.created_at).total_seconds()
 
     def find_server(self, server_id: str) -> ServerFacts | None:
         """Return a server; None: it is deleted."""

@@ -3,6 +3,7 @@
 
 import json
 import queue
+import re
 import threading
 import time
 import uuid
@@ -34,6 +35,8 @@ POOLS = ('volumes', 'vault')
 SERVICE, TROVE = 'trove-ceph', 'trove'
 REFUSED = amqp.exceptions.AccessRefused
 MIB = image_types.MIB
+#: The configuration of the storage service with Kolla-Ansible.
+KOLLA = base.CHECKOUT / 'etc/kolla/ansible/roles/trove-ceph/templates/trove-ceph-storage.conf.j2'
 
 
 class MessageBusTest(base.FunctionalTestCase):
@@ -42,6 +45,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self.rabbit = self.useFixture(rabbitmq.RabbitMQ(self.directory))
         self.key_file = str(self.directory / 'keys.json')
         message_keys.create(self.key_file)
+        self.queue_options = {}
 
     def configuration(self, who, guests=None):
         """Return the configuration of a process with a user's credentials."""
@@ -54,6 +58,8 @@ class MessageBusTest(base.FunctionalTestCase):
         conf.set_override('key_file', self.key_file, 'trove_ceph_storage')
         conf.set_override('pools', list(POOLS), 'trove_ceph_storage')
         conf.set_override('heartbeat_timeout_threshold', 0, 'oslo_messaging_rabbit')
+        for name, value in self.queue_options.items():
+            conf.set_override(name, value, 'oslo_messaging_rabbit')
         return conf
 
     def serve(self):
@@ -90,6 +96,18 @@ class MessageBusTest(base.FunctionalTestCase):
         self._agent_and_conductor()
         self._queues_of_an_agent_that_is_gone()
         self._guest_at_troves_own_services()
+        self._cinder_and_the_listener()
+
+    def test_permissions_with_queues_of_kolla_ansible(self):
+        """They are enough for quorum queues and streams, too."""
+        options = dict(re.findall(r'(?m)^(rabbit_\w+) = (.+)$', KOLLA.read_text()))
+        prefetch = options.pop('rabbit_qos_prefetch_count')
+        self.assertIn('om_rabbitmq_qos_prefetch_count', prefetch)
+        self.assertEqual({'true'}, set(options.values()))
+        self.assertLessEqual({'rabbit_quorum_queue', 'rabbit_stream_fanout'}, set(options))
+        self.queue_options = {**dict.fromkeys(options, True), 'rabbit_qos_prefetch_count': 50}
+        self._service_and_caller()
+        self._agent_and_conductor()
         self._cinder_and_the_listener()
 
     def _service_and_caller(self):

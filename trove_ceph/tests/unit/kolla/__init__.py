@@ -53,6 +53,8 @@ _GLOBALS = {
     'network_interface': 'lo',
     'openstack_service_workers': 2,
     'kolla_ansible_setup_gather_subset': ['!all', 'network'],
+    'rabbitmq_enable_tls': True,
+    'kolla_copy_ca_into_containers': True,
     'enable_cinder': True,
     'cinder_backend_ceph': True,
 }
@@ -168,6 +170,9 @@ class Deployment:
         shutil.copy(ETC / 'trove-ceph/tiers.yaml', directory)
         message_keys.create(str(directory / 'storage-keys.json'))
         (directory / 'ceph.conf').write_text('[global]\nmon_host = 192.0.2.1\n')
+        authority = self.config / 'certificates/ca/root.crt'
+        authority.parent.mkdir(parents=True)
+        authority.touch()
         (directory / KEYRING).write_text('[client.trove-ceph-storage]\nkey = none\n')
 
     def set(self, name: str, value: object) -> None:

@@ -24,15 +24,26 @@ from trove_ceph.trove_adapter import cinder_client
 
 _SERVICES = ('trove-api', 'trove-conductor', 'trove-taskmanager')
 _CINDER = ('cinder-api', 'cinder-scheduler', 'cinder-volume', 'cinder-backup')
-#: The files of Trove and Cinder, after ours.
-_MERGING = [
+_ROLE = 'ansible.builtin.include_role'
+#: After the deployment: other actions of the role, and the files of Trove and Cinder.
+_PLAYS = [
     {'import_playbook': 'trove-ceph.yml'},
+    {
+        'hosts': 'trove-ceph-storage',
+        'gather_facts': False,
+        # kolla-ansible sets it for this action only.
+        'vars': {'kolla_action_stop_ignore_missing': True},
+        'tasks': [
+            {_ROLE: {'name': 'trove-ceph', 'tasks_from': tasks}}
+            for tasks in ('precheck', 'pull', 'stop')
+        ],
+    },
     {
         'hosts': 'control',
         'gather_facts': False,
         'tasks': [
-            {'ansible.builtin.include_role': {'name': 'trove', 'tasks_from': 'merged'}},
-            {'ansible.builtin.include_role': {'name': 'cinder', 'tasks_from': 'merged'}},
+            {_ROLE: {'name': 'trove', 'tasks_from': 'merged'}},
+            {_ROLE: {'name': 'cinder', 'tasks_from': 'merged'}},
         ],
     },
 ]
@@ -64,7 +75,7 @@ class DeployTest(base.BaseTestCase):
             cls.deployment.add_merging_tasks(role)
         for service in (*_SERVICES, *_CINDER):
             cls.deployment.node('control01', service).mkdir()
-        playbook = cls.deployment.add_playbook('all.yml', _MERGING)
+        playbook = cls.deployment.add_playbook('all.yml', _PLAYS)
         words = ('--configdir', str(cls.deployment.config), '--playbook', str(playbook))
         inventory = str(cls.deployment.inventory)
         cls.deployment.run('kolla-ansible', 'deploy', '--inventory', inventory, *words)
@@ -186,6 +197,10 @@ class DeployTest(base.BaseTestCase):
         self.assertEqual({}, conf.trove_ceph_verification.mysqld_roots)
         self.assertTrue(conf.trove_ceph_qos.enabled)
         files = self.config_json('control01')['config_files']
+        authorities = files.pop()
+        self.assertEqual('/var/lib/kolla/share/ca-certificates', authorities['dest'])
+        directory = self.deployment.node('control01', 'trove-ceph-storage')
+        self.assertTrue((directory / Path(authorities['source']).name / 'root.crt').is_file())
         targets = {one['dest'] for one in files}
         section = conf.trove_ceph_storage
         for needed in (section.key_file, section.ceph_conf, section.tiers_file):
@@ -193,7 +208,7 @@ class DeployTest(base.BaseTestCase):
         self.assertIn(f'/etc/ceph/ceph.{section.ceph_user}.keyring', targets)
         for one in files:
             name = Path(one['source']).name
-            self.assertTrue(self.deployment.node('control01', 'trove-ceph-storage', name).is_file())
+            self.assertTrue((directory / name).is_file())
             self.assertEqual(('trove', '0600'), (one['owner'], one['perm']))
 
     def test_storage_service_with_inspections(self):
@@ -224,18 +239,20 @@ class DeployTest(base.BaseTestCase):
     def containers(self):
         compared = {}
         for call in self.deployment.calls('kolla_container'):
-            self.assertEqual('trove_ceph_storage', call['name'])
-            self.assertEqual(
-                f'{kolla.REGISTRY}trove-ceph-storage:2026.1-debian-trixie', call['image']
-            )
+            if call['action'] != 'pull_image':
+                self.assertEqual('trove_ceph_storage', call['name'])
+            if call['action'] != 'stop_container':
+                image = f'{kolla.REGISTRY}trove-ceph-storage:2026.1-debian-trixie'
+                self.assertEqual(image, call['image'])
             compared.setdefault((call['privileged'], call['action']), call)
         return compared
 
     def test_containers(self):
         containers = self.containers()
         actions = {action for _, action in containers}
-        self.assertEqual({'compare_container', 'recreate_or_restart_container'}, actions)
-        for action in actions:
+        creating = {'compare_container', 'recreate_or_restart_container'}
+        self.assertEqual({*creating, 'pull_image', 'stop_container'}, actions)
+        for action in creating:
             plain, privileged = (containers[one, action] for one in (False, True))
             self.assertEqual(
                 ('private', 'host'), (plain['cgroupns_mode'], privileged['cgroupns_mode'])
@@ -270,6 +287,17 @@ class DeployTest(base.BaseTestCase):
             # It gives names to queues of one end only.
             del section['use_queue_manager']
         self.assertEqual(*sections)
+
+    def test_bus_has_tls(self):
+        guest = _ini(self.parse_trove(None)[0])
+        for section, authority in (
+            (guest, '/etc/ssl/certs/ca-certificates.crt'),
+            (_ini(self.storage_conf('control01')), '/etc/ssl/certs/ca-certificates.crt'),
+        ):
+            self.assertEqual('true', section['oslo_messaging_rabbit']['ssl'])
+            self.assertEqual(authority, section['oslo_messaging_rabbit']['ssl_ca_file'])
+        self.assertIn(':5671/', guest['DEFAULT']['transport_url'])
+        self.assertIn('true', guest['oslo_messaging_rabbit']['rabbit_quorum_queue'])
 
     def test_notifications(self):
         conf = self.parse_storage('control01')

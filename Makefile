@@ -17,7 +17,7 @@ test-unit:  ## Unit tests only
 	@tools/run-tests py3
 
 .PHONY: test-functional
-test-functional:  ## Tests with a real Ceph and MySQL on this machine (root)
+test-functional:  ## Tests with a real Ceph and MySQL (root); CEPH=18 or 20 for another than its own
 	@tools/run-tests functional
 
 .PHONY: test-long
@@ -26,7 +26,7 @@ test-long:  ## The long suite, of which "make test" runs one share each day (roo
 
 .PHONY: test-clean
 test-clean:  ## Remove the environments and results of tests
-	@rm -rf .tox .tox-bootstrap .stestr .coverage cover .mypy_cache .ruff_cache
+	@rm -rf .tox .tox-bootstrap .tox-ceph-* .stestr .coverage cover .mypy_cache .ruff_cache
 
 # ---- the lab -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from imagebuild import (
     inspection_kernel,
     kvm_probe,
     mysql_rootfs,
+    test_root,
 )
 from imagebuild import wheel as wheels
 from imagebuild.cache import DEFAULT_ROOT, Cache
@@ -36,6 +37,8 @@ repeated build takes a second, and a change rebuilds only what depends on it.
   inspection-kernel
                  a directory with Debian's kernel for clouds, for the virtual machines that inspect
                  backups                                              (10 s the first time)
+  test-root      a directory with the Debian that has a version of Ceph, for tests with that Ceph
+                 (2 minutes the first time)
   kvm-probe      a check whether this machine can run guests with KVM
 """
 _EPILOG = """\
@@ -125,6 +128,23 @@ def _parser() -> argparse.ArgumentParser:
         "inspection-kernel", parents=[common], help="print its directory"
     )
     kernel.set_defaults(action=_build_kernel, headline="path")
+
+    root = subparsers.add_parser(
+        "test-root",
+        parents=[common],
+        help="print its directory; / if this machine is of the Debian that has that Ceph",
+    )
+    root.add_argument(
+        "--ceph",
+        type=int,
+        required=True,
+        choices=test_root.SUITES,
+        help="the major version of Ceph",
+    )
+    root.add_argument(
+        "--packages", required=True, metavar="NAME,...", help="Debian packages, Ceph's included"
+    )
+    root.set_defaults(action=_build_test_root, headline="path")
 
     probe = subparsers.add_parser("kvm-probe", parents=[common], help="print kvm or qemu")
     probe.set_defaults(action=_probe_kvm, headline="virt_type")
@@ -230,6 +250,27 @@ def _build_kernel(arguments: argparse.Namespace, progress: Progress) -> dict:
         "hash": kernel.hash,
         "release": kernel.release,
         "cached": kernel.cached,
+    }
+
+
+def _build_test_root(arguments: argparse.Namespace, progress: Progress) -> dict:
+    if test_root.suite_of(arguments.ceph) == test_root.host_codename():
+        return {"path": "/"}
+    _prepare(progress)
+    store, lock = _locked(arguments, progress)
+    with lock:
+        root = test_root.ensure_test_root(
+            store,
+            progress,
+            ceph=arguments.ceph,
+            packages=arguments.packages.split(","),
+            mirror=arguments.mirror,
+        )
+    return {
+        "path": str(root.path),
+        "hash": root.hash,
+        "ceph_version": root.ceph_version,
+        "cached": root.cached,
     }
 
 

@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 from oslotest import base
 
@@ -17,15 +18,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / 'lab' / 'images'))
 
 from imagebuild import (
     cache,
+    commands,
+    debian,
     disk,
     docker_archive,
     guest_base,
     guest_kernel,
     inspection_kernel,
     mysql_rootfs,
+    test_root,
     wheel,
 )
 from imagebuild.errors import BuildError
+from imagebuild.progress import Progress
 
 
 class ImagesTestCase(base.BaseTestCase):
@@ -180,6 +185,53 @@ class MysqlTest(ImagesTestCase):
         self.assertEqual(image_id, f'sha256:{cache.content_digest(config)}')
         diff_ids = json.loads(config)['rootfs']['diff_ids']
         self.assertEqual([f'sha256:{cache.content_digest(content)}'], diff_ids)
+
+
+class TestRootTest(ImagesTestCase):
+    def find(self, packages):
+        """Return the root with Ceph 18 from the cache, which this test fills."""
+        store = cache.Cache(self.directory / 'cache')
+        with store.locked(self.fail):
+            return test_root.ensure_test_root(
+                store, Progress(quiet=True), ceph=18, packages=packages, mirror='http://none'
+            )
+
+    def test_root_is_built_once_for_a_set_of_packages(self):
+        built = []
+
+        def bootstrap(root, progress, *, suite, packages, **others):
+            built.append((suite, packages))
+            root.mkdir()
+
+        with (
+            mock.patch.object(debian, 'ensure_host_packages'),
+            mock.patch.object(debian, 'bootstrap', bootstrap),
+            mock.patch.object(debian, 'installed_versions', return_value={}),
+            mock.patch.object(commands, 'capture', return_value='ceph version 18.2.7 (6b) reef'),
+        ):
+            first = self.find(['git', 'ceph-mon'])
+            self.assertEqual([('trixie', ['git', 'ceph-mon'])], built)
+            self.assertEqual(('18.2.7', False), (first.ceph_version, first.cached))
+            self.assertEqual(b'', (first.path / 'etc/resolv.conf').read_bytes())
+            again = self.find(['ceph-mon', 'git'])
+            self.assertEqual(('18.2.7', True), (again.ceph_version, again.cached))
+            self.assertEqual(first.path, again.path)
+            self.find(['ceph-mon'])
+            self.assertEqual(2, len(built))
+
+    def test_refuses_a_distribution_with_another_ceph(self):
+        with mock.patch.object(commands, 'capture', return_value='ceph version 19.2.3 (c9)'):
+            error = self.assertRaises(BuildError, test_root._ceph_version, self.directory, 18)
+        self.assertIn('expected Ceph 18', str(error))
+
+    def test_refuses_a_ceph_without_a_distribution(self):
+        error = self.assertRaises(BuildError, test_root.suite_of, 17)
+        self.assertIn('choose one of 16, 18, 20', str(error))
+
+    def test_finds_the_distribution_of_the_machine(self):
+        release = self.make_file('os-release', 'ID=debian\nVERSION_CODENAME=bookworm\n')
+        self.assertEqual(test_root.suite_of(16), test_root.host_codename(release))
+        self.assertEqual('', test_root.host_codename(self.make_file('other', 'ID=arch\n')))
 
 
 class WheelTest(ImagesTestCase):

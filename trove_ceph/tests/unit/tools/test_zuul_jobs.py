@@ -16,6 +16,10 @@ def read(name):
     return yaml.safe_load((CHECKOUT / 'zuul.d' / name).read_text())
 
 
+def job_vars(job):
+    return job.get('vars', {})
+
+
 class ZuulJobsTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -25,16 +29,30 @@ class ZuulJobsTest(base.BaseTestCase):
 
     def test_the_project_runs_jobs_that_are_defined(self):
         (project,) = read('project.yaml')
-        pipelines = [content['jobs'] for content in project['project'].values()]
-        self.assertEqual(2, len(pipelines))
-        for jobs in pipelines:
-            own = {job for job in jobs if job.startswith('trove-ceph-')}
-            self.assertEqual(set(self.jobs), own)
+        pipelines = {
+            name: {job for job in content['jobs'] if job.startswith('trove-ceph-')}
+            for name, content in project['project'].items()
+        }
+        self.assertEqual({'check', 'gate', 'periodic'}, set(pipelines))
+        self.assertEqual(pipelines['check'], pipelines['gate'])
+        self.assertEqual(set(self.jobs), pipelines['check'] | pipelines['periodic'])
+        self.assertEqual(set(), pipelines['check'] & pipelines['periodic'])
+
+    def test_other_versions_of_ceph_have_a_root_file_system(self):
+        versions = {job_vars(job)['ceph'] for job in self.jobs.values() if 'ceph' in job_vars(job)}
+        self.assertEqual({18, 20}, versions)
+        builder = (CHECKOUT / 'lab/images/imagebuild/test_root.py').read_text()
+        for version in versions:
+            self.assertRegex(builder, rf'SUITES = .*\b{version}: "')
 
     def test_environments_of_tox_exist(self):
         tox = configparser.ConfigParser()
         tox.read(CHECKOUT / 'tox.ini')
-        environments = {job['vars']['tox_envlist'] for job in self.jobs.values() if 'vars' in job}
+        environments = {
+            job_vars(job)['tox_envlist']
+            for job in self.jobs.values()
+            if 'tox_envlist' in job_vars(job)
+        }
         self.assertEqual({'py3', 'py3-trove25', 'mypy'}, environments)
         sections = [name.removeprefix('testenv:') for name in tox.sections()]
         for environment in environments:

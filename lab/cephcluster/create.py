@@ -14,7 +14,7 @@ from pathlib import Path
 from cephcluster import conf, daemons, kernel, keys, layout, loop, monitor, throttle
 from cephcluster.errors import ClusterError, DaemonError, UsageError
 
-PROGRAMS = ('ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'losetup')
+PROGRAMS = ('ceph-authtool', 'ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'losetup')
 # A fresh OSD writes about 100 MB; with less space than this the first writes would fill the disk.
 MIN_FREE_BYTES_PER_OSD = 512 * 1024**2
 MKFS_TIMEOUT_SEC = 180
@@ -103,7 +103,7 @@ def _check_machine(paths, settings):
         raise UsageError('root is needed for loop devices')
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         raise UsageError(
-            f'not installed: {", ".join(missing)} (packages ceph-mon ceph-mgr ceph-osd ceph-base)'
+            f'not installed: {", ".join(missing)} (packages ceph-mon ceph-mgr ceph-osd ceph-common)'
         )
     foreign = {entry.name for entry in paths.root.iterdir()} - {'etc', 'log'}
     if foreign:
@@ -185,7 +185,12 @@ def _create_monitor(paths, settings, release):
 
 def _run(command):
     result = subprocess.run(
-        command, env=daemons.environment(), capture_output=True, text=True, check=False
+        command,
+        cwd=daemons.DIRECTORY,
+        env=daemons.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if result.returncode != 0:
         output = (result.stderr + result.stdout).strip().splitlines()[-3:]
@@ -244,5 +249,10 @@ def _start_mkfs(paths, settings, name, uuid):
     command += ['--keyring', str(paths.daemon_dir(name) / 'keyring')]
     with open(Path(settings.log_dir) / f'{name}.log', 'a') as log:
         return subprocess.Popen(
-            command, env=daemons.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command,
+            cwd=daemons.DIRECTORY,
+            env=daemons.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )

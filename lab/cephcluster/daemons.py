@@ -20,6 +20,9 @@ PROC = Path('/proc')
 PROGRAMS = {'mon': 'ceph-mon', 'mgr': 'ceph-mgr', 'osd': 'ceph-osd'}
 # A killed process ends only when the disk has completed its requests.
 KILL_TIMEOUT_SEC = 60
+# Where services of systemd start, too. Debian's Ceph 18 and 20 look for the object classes of OSDs
+# in lib/x86_64-linux-gnu/rados-classes below the working directory.
+DIRECTORY = '/'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +170,7 @@ def execute(settings, paths, name, device_iops=0, cpus=(), memory_target_mib=0):
     if device_iops:
         throttle.limit(settings, name, paths.daemon_dir(name) / 'block', device_iops)
     arguments = [*command(settings, name), '-f', *_memory_options(memory_target_mib)]
+    os.chdir(DIRECTORY)
     os.execvpe(arguments[0], arguments, environment())
 
 
@@ -200,6 +204,7 @@ def ensure_started(settings, paths, name):
     prepare(settings, paths, name)
     result = subprocess.run(
         command(settings, name),
+        cwd=DIRECTORY,
         env=environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """cephx keys and keyring files."""
 
-import base64
-import os
-import struct
-import time
+import subprocess
+
+from cephcluster.errors import ClusterError
 
 ADMIN_CAPS = {'mon': 'allow *', 'mgr': 'allow *', 'osd': 'allow *', 'mds': 'allow *'}
 MGR_CAPS = {'mon': 'allow profile mgr', 'osd': 'allow *', 'mds': 'allow *'}
 OSD_CAPS = {'mon': 'allow profile osd', 'mgr': 'allow profile osd', 'osd': 'allow *'}
 
-AES = 1
-KEY_BYTES = 16
-
 
 def generate():
-    """Return a new cephx secret: type, creation time, length and 128 random bits, in base64.
+    """Return a new cephx secret of the type that the installed Ceph prefers.
 
-    The layout is CryptoKey::encode of Ceph (src/auth/Crypto.cc).
+    A new cluster of Ceph 20.2.4 refuses keys of the type that Ceph 16 has.
+
+    :raises ClusterError: ceph-authtool fails
     """
-    header = struct.pack('<HIIH', AES, int(time.time()), 0, KEY_BYTES)
-    return base64.b64encode(header + os.urandom(KEY_BYTES)).decode()
+    done = subprocess.run(
+        ['ceph-authtool', '--gen-print-key'], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ClusterError(f'ceph-authtool cannot make a key: {done.stderr.strip()}')
+    return done.stdout.strip()
 
 
 def section(entity, key, caps=None):

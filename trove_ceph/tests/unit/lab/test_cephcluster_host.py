@@ -194,6 +194,7 @@ class DaemonsTest(HostTestCase):
     def _execute(self, name, **options):
         with (
             mock.patch('os.execvpe') as exec_,
+            mock.patch('os.chdir') as chdir,
             mock.patch('cephcluster.throttle.limit') as limit,
             mock.patch('cephcluster.loop.ensure_attached', return_value='/dev/loop9'),
         ):
@@ -201,6 +202,7 @@ class DaemonsTest(HostTestCase):
             daemons.execute(self.settings, self.paths, name, **options)
         self.arguments = exec_.call_args.args[1]
         self.assertEqual(['-i', name.partition('.')[2]], self.arguments[1:3])
+        chdir.assert_called_once_with('/')
         return limit
 
     def test_an_osd_is_limited_before_it_runs(self):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy snapshots to another pool or cluster, as ``rbd export-diff | rbd import-diff`` does.
 
-``deep_copy`` and migration are not used: they gave wrong data without an error when a snapshot had
-been removed and not yet trimmed.
+``deep_copy`` and migration are not used: they give wrong data without an error when a snapshot was
+removed and is not yet trimmed.
 
 A copy is complete when the target image has the snapshot *and* an entry in its metadata shows that
 it was verified: read back at the snapshot and compared with the checksum of the data read from the

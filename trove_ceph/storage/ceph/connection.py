@@ -65,7 +65,7 @@ class Connection:
             'rbd_default_clone_format': '2',
             # Remove images even if the file sets this option.
             'rbd_move_to_trash_on_remove': 'false',
-            # With another value, Ceph 16.2 answers EINVAL to every request to break a lock.
+            # With another value, Ceph 16.2 to 20.2 answers EINVAL to every request to break a lock.
             'rbd_blocklist_expire_seconds': '0',
         }
         self._lock = threading.Lock()

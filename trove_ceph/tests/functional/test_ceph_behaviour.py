@@ -237,10 +237,8 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assert_table_says('rbd_blocklist_expire_seconds', observed)
 
     def _blocklist(self):
-        return {entry['addr']: entry['until'] for entry in self._admin('osd blocklist ls')}
-
-    def _admin(self, prefix, **arguments):
-        return self.cluster.mon_command(prefix, **arguments)
+        listed = storage.link(self, self.cluster).mon_command('osd blocklist ls')
+        return {entry['addr']: entry['until'] for entry in listed}
 
     def _unblock_all(self):
         for address in self._blocklist():
@@ -266,7 +264,7 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
         """The profile allows adding an entry; removing it needs a capability of its own."""
         user, address = f'client.{self.prefix}', '127.0.0.1:0/2718281828'
         caps = ['mon', 'profile rbd', 'osd', 'profile rbd']
-        (found,) = self._admin('auth get-or-create', entity=user, caps=caps)
+        (found,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
         self.addCleanup(self._forget, user)
         client = rados.Rados(
             conffile=str(self.cluster.conf), name=user, conf={'key': found['key']}

@@ -28,7 +28,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         return copying.copy(self.storage, snapshot, self.storage, self.vault, since=since)
 
     def test_copies_correctly_after_removal_of_an_untrimmed_snapshot(self):
-        """In this state ``rbd deep cp`` of Ceph 16.2 copies wrong data without an error."""
+        """In this state ``rbd deep cp`` copies wrong data without an error."""
         self._set_flag('osd set', 'nosnaptrim')
         self.addCleanup(self._set_flag, 'osd unset', 'nosnaptrim')
         image = self.make(size_mib=64)

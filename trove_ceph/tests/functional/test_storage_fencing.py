@@ -80,7 +80,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.unblocklist([owner])
 
     def test_breaks_locks_despite_rbd_blocklist_expire_seconds(self):
-        """With this option Ceph 16.2 breaks no lock."""
+        """With this option Ceph breaks no lock."""
         conf = self.directory / 'ceph.conf'
         conf.write_text(
             self.cluster.conf.read_text().replace(

@@ -266,9 +266,7 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
         caps = ['mon', 'profile rbd', 'osd', 'profile rbd']
         (found,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
         self.addCleanup(self._forget, user)
-        client = rados.Rados(
-            conffile=str(self.cluster.conf), name=user, conf={'key': found['key']}
-        )
+        client = rados.Rados(conffile=str(self.cluster.conf), name=user, conf={'key': found['key']})
         client.connect()
         self.addCleanup(client.shutdown)
         codes = {}
@@ -299,7 +297,8 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
             list(pool.map(lambda image: self.write(image, 0, b'mine'), images))
         watched = [image.name for image in images if self.storage.find_clients(image).watchers]
         self.addDetail(
-            f'of {len(images)} images a blocklisted client still watched', text_content(str(watched))
+            f'of {len(images)} images a blocklisted client still watched',
+            text_content(str(watched)),
         )
         if watched:
             self.cluster.repeer(self.pool)

@@ -320,7 +320,8 @@ class OptionsTest(base.BaseTestCase):
         output.seek(0)
         text = output.read()
         self.assertIn('16 tests, 3 workers', text)
-        self.assertIn('share 2 of 4 of the long suite (turn 5)', text)
+        shares = run_functional.SHARES
+        self.assertIn(f'share {5 % shares + 1} of {shares} of the long suite (turn 5)', text)
         self.assertIn('\n  test_f.SomeTest.test_1[long]\n', text)
 
 

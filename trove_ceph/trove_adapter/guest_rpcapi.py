@@ -266,7 +266,8 @@ class GuestAPI(api.API):
             text = f'guest agent of instance {self.id}: {method}: {error}'
             if any(sign in text for sign in _OUTDATED):
                 raise exceptions.GuestOutdatedError(
-                    f'{text}: the agent is of an earlier release, and so is its guest image'
+                    f'{text}: the agent is of an earlier release, and so is its guest image; '
+                    'rebuild the instance on the guest image of this release'
                 ) from error
             raise exceptions.GuestUnavailableError(text) from error
         # The guest is not trusted: its answer may be of any size and type.

@@ -26,7 +26,8 @@ _MAX_TEXT = 1000
 class WaitingGuestAPI:
     """The agents of waiting guests.
 
-    Each verb raises GuestUnavailableError when the agent refuses, or no authentic answer arrives.
+    Each verb raises GuestUnavailableError when the agent refuses, or no authentic answer arrives;
+    GuestOutdatedError, if the agent is of an earlier version.
 
     :param context: of the taskmanager's administrator
     :param bind_timeout_sec: how long a guest may take to write the files of an instance
@@ -97,6 +98,17 @@ class WaitingGuestAPI:
             return client.prepare(timeout=timeout_sec).call(
                 self._context, str(verb), message=message
             )
+        except (messaging.RemoteError, messaging.UnsupportedVersion) as error:
+            kind = getattr(error, 'exc_type', type(error).__name__)
+            if kind != messaging.UnsupportedVersion.__name__:
+                raise exceptions.GuestUnavailableError(
+                    f'{guest}: {verb}: {kind}: {error}'
+                ) from error
+            raise exceptions.GuestOutdatedError(
+                f'{guest}: {verb}: its agent is older than version {waiting_messages.VERSION} of '
+                'the messages of waiting guests; build the guest image of this release and register it '
+                'with the datastore version'
+            ) from error
         except Exception as error:
             # oslo.messaging raises any built-in exception that a message names.
             raise exceptions.GuestUnavailableError(

@@ -106,8 +106,8 @@ class WaitingGuestAPI:
                 ) from error
             raise exceptions.GuestOutdatedError(
                 f'{guest}: {verb}: its agent is older than version {waiting_messages.VERSION} of '
-                'the messages of waiting guests; build the guest image of this release and register '
-                'it with the datastore version'
+                'the messages of waiting guests; build the guest image of this release and '
+                'register it with the datastore version'
             ) from error
         except Exception as error:
             # oslo.messaging raises any built-in exception that a message names.

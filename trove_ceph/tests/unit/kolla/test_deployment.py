@@ -5,10 +5,13 @@ import configparser
 import json
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import fixtures
 import yaml
+from kolla.common import users
 from oslo_config import cfg
 from oslotest import base
 from trove.common import cfg as trove_cfg
@@ -223,6 +226,32 @@ class DeployTest(base.BaseTestCase):
     def config_json(self, host):
         path = self.deployment.node(host, 'trove-ceph-storage', 'config.json')
         return json.loads(path.read_text())
+
+    def test_config_json_is_accepted(self):
+        """By the program that each container of Kolla begins with."""
+        for host in ('control01', 'storage01'):
+            self.assertEqual('', self.validate(self.config_json(host)))
+        broken = self.config_json('control01')
+        del broken['config_files'][0]['perm']
+        self.assertIn('InvalidConfig: Config needs', self.validate(broken))
+
+    def validate(self, config):
+        """Return what the program says; it configures the logging of its process."""
+        path = Path(sys.prefix) / 'share/kolla/docker/base/set_configs.py'
+        code = (
+            'import json, runpy, sys; '
+            'runpy.run_path(sys.argv[1])["validate_config"](json.load(sys.stdin))'
+        )
+        words = [sys.executable, '-W', 'ignore', '-c', code, str(path)]
+        done = subprocess.run(words, input=json.dumps(config), capture_output=True, text=True)
+        self.assertEqual(bool(done.stderr), bool(done.returncode))
+        return done.stderr
+
+    def test_owner_of_the_callers_files_is_the_user_of_the_images(self):
+        path = kolla.ETC / 'kolla/ansible/roles/trove-ceph/defaults/main.yml'
+        defaults = yaml.safe_load(path.read_text())
+        uid = users.USERS['trove-user']['uid']
+        self.assertEqual(str(uid), defaults['trove_ceph_caller_uid'])
 
     def test_commands(self):
         [program, *arguments] = self.config_json('storage01')['command'].split()

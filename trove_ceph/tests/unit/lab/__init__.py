@@ -6,6 +6,5 @@ from pathlib import Path
 
 # Imported from the checkout, as the lab does.
 LAB = Path(__file__).resolve().parents[4] / 'lab'
-for directory in (LAB, LAB / 'images'):
-    if str(directory) not in sys.path:
-        sys.path.insert(0, str(directory))
+if str(LAB) not in sys.path:
+    sys.path.insert(0, str(LAB))

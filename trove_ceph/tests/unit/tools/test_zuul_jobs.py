@@ -41,7 +41,7 @@ class ZuulJobsTest(base.BaseTestCase):
     def test_other_versions_of_ceph_have_a_root_file_system(self):
         versions = {job_vars(job)['ceph'] for job in self.jobs.values() if 'ceph' in job_vars(job)}
         self.assertEqual({18, 20}, versions)
-        builder = (CHECKOUT / 'lab/images/imagebuild/test_root.py').read_text()
+        builder = (CHECKOUT / 'trove_ceph/imagebuild/test_root.py').read_text()
         for version in versions:
             self.assertRegex(builder, rf'SUITES = .*\b{version}: "')
 

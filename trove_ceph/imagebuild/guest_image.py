@@ -5,11 +5,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, disk, guest_base, guest_config, wheel
-from imagebuild.cache import Cache
-from imagebuild.docker_archive import MysqlImage
-from imagebuild.guest_base import GuestBase
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, disk, guest_base, guest_config, wheel
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.docker_archive import MysqlImage
+from trove_ceph.imagebuild.guest_base import GuestBase
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "guest"
 
@@ -18,8 +18,8 @@ _RECIPE = (
     _HERE / "guest_image.py",
     _HERE / "guest_config.py",
     _HERE / "disk.py",
-    _HERE.parent / "files" / "guest",
-    _HERE.parent / "files" / "guest-masked-units.txt",
+    _HERE / "files" / "guest",
+    _HERE / "files" / "guest-masked-units.txt",
 )
 
 

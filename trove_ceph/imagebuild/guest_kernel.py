@@ -11,10 +11,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from imagebuild import commands
-from imagebuild.errors import BuildError
+from trove_ceph.imagebuild import commands
+from trove_ceph.imagebuild.errors import BuildError
 
-_BOOT_FILES = Path(__file__).resolve().parent.parent / "files" / "guest-boot"
+_BOOT_FILES = Path(__file__).resolve().parent / "files" / "guest-boot"
 
 # Modules and directories of modules below kernel/; what they depend on is added.
 WANTED = (

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from imagebuild import guest_base
-from imagebuild.cache import Cache
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import guest_base
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.progress import Progress
 
 KVM = "kvm"
 EMULATION = "qemu"

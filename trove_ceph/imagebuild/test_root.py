@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, commands, debian
-from imagebuild.cache import Cache
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands, debian
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "test-root"
 # The major version of Ceph -> the distribution that has it.

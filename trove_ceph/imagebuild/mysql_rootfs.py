@@ -8,17 +8,17 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, commands, debian
-from imagebuild.cache import Cache
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands, debian
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "mysql-rootfs"
 SUITE = "sid"
 PACKAGES = ("mysql-server-core", "mysql-client", "openssl", "sysbench", "tini", "tzdata")
 MYSQL_UID = 999
 
-_FILES = Path(__file__).resolve().parent.parent / "files" / "mysql"
+_FILES = Path(__file__).resolve().parent / "files" / "mysql"
 _TEMPLATE = "usr/share/mysql-template"
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
 _DIRECTORIES = {

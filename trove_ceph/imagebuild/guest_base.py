@@ -2,17 +2,17 @@
 """Builds the guest's slow layer: packages, Trove's guest agent and the MySQL container image.
 
 The layer is a bootable raw disk.  What changes often, trove_ceph and the guest's configuration,
-is written into a copy of it by :mod:`imagebuild.guest_image`.
+is written into a copy of it by :mod:`trove_ceph.imagebuild.guest_image`.
 """
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, commands, debian, disk, docker_preload, guest_kernel
-from imagebuild.cache import Cache
-from imagebuild.docker_archive import MysqlImage
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands, debian, disk, docker_preload, guest_kernel
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.docker_archive import MysqlImage
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "guest-base"
 SUITE = "trixie"
@@ -66,7 +66,7 @@ def base_hash(image: MysqlImage, constraints: Path) -> str:
         image.hash,
         pinned(constraints),
         cache.tree_hashes([here / name for name in _RECIPE_MODULES]),
-        cache.tree_hashes([here.parent / "files" / "guest-boot"]),
+        cache.tree_hashes([here / "files" / "guest-boot"]),
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imagebuild import commands
+from trove_ceph.imagebuild import commands
 
 ROOT_MIB = 3070
 MIN_DISK_GIB = 3
 
-_BOOT_FILES = Path(__file__).resolve().parent.parent / "files" / "guest-boot"
+_BOOT_FILES = Path(__file__).resolve().parent / "files" / "guest-boot"
 _MBR_CODE = Path("/usr/lib/syslinux/mbr/mbr.bin")
 _MIB = 1 << 20
 _SECTOR = 512

@@ -6,16 +6,16 @@ import re
 import zipfile
 from pathlib import Path
 
-from imagebuild import cache, commands
-from imagebuild.cache import Cache
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "wheel"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
 _PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin")
 # A change in these alone needs no new guest image: guests do not import them.
-_NOT_FOR_GUESTS = ("trove_ceph/tests/", "trove_ceph_bench/", "trove_ceph_tempest_plugin/")
+_NOT_FOR_GUESTS = ("trove_ceph/tests/", "trove_ceph/imagebuild/", "trove_ceph_bench/", "trove_ceph_tempest_plugin/")
 _VERSIONED = re.compile(r"^trove_ceph-[^/]*\.(dist-info|data)/")
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import struct
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -14,9 +13,7 @@ from unittest import mock
 
 from oslotest import base
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / 'lab' / 'images'))
-
-from imagebuild import (
+from trove_ceph.imagebuild import (
     cache,
     commands,
     debian,
@@ -29,8 +26,8 @@ from imagebuild import (
     test_root,
     wheel,
 )
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 
 class ImagesTestCase(base.BaseTestCase):
@@ -282,7 +279,7 @@ class AgentUnitTest(base.BaseTestCase):
     """The unit of the guest agent."""
 
     ROOT = Path(__file__).resolve().parents[4]
-    UNIT = ROOT / 'lab/images/files/guest/etc/systemd/system/guest-agent.service'
+    UNIT = ROOT / 'trove_ceph/imagebuild/files/guest/etc/systemd/system/guest-agent.service'
     # systemd.exec(5): these give a service a mount namespace.  Docker would not see the volume.
     NAMESPACES = re.compile(
         r'^(Private|Protect|ReadOnlyPaths|ReadWritePaths|InaccessiblePaths|TemporaryFileSystem|'

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from imagebuild import commands
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import commands
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 # Program needed -> Debian package that brings it.
 HOST_PROGRAMS = {

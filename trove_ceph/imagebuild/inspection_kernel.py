@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, commands, debian
-from imagebuild.cache import Cache
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands, debian
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "inspection-kernel"
 METAPACKAGE = "linux-image-cloud-amd64"

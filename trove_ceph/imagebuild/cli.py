@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from imagebuild import (
+from trove_ceph.imagebuild import (
     commands,
     debian,
     disk,
@@ -19,12 +19,12 @@ from imagebuild import (
     mysql_rootfs,
     test_root,
 )
-from imagebuild import wheel as wheels
-from imagebuild.cache import DEFAULT_ROOT, Cache
-from imagebuild.errors import BuildError
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import wheel as wheels
+from trove_ceph.imagebuild.cache import DEFAULT_ROOT, Cache
+from trove_ceph.imagebuild.errors import BuildError
+from trove_ceph.imagebuild.progress import Progress
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).resolve().parents[2]
 
 _DESCRIPTION = """\
 Build the images for the lab's databases.  Results are cached under a hash of their inputs: a

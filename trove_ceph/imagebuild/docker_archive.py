@@ -11,10 +11,10 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagebuild import cache, commands
-from imagebuild.cache import Cache
-from imagebuild.mysql_rootfs import MysqlRootfs
-from imagebuild.progress import Progress
+from trove_ceph.imagebuild import cache, commands
+from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.mysql_rootfs import MysqlRootfs
+from trove_ceph.imagebuild.progress import Progress
 
 KIND = "mysql-image"
 REPOSITORY = "mysql"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from imagebuild.errors import BuildError
+from trove_ceph.imagebuild.errors import BuildError
 
 _CLONE_NEWNS = 0x00020000
 _MS_REC = 0x4000

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from imagebuild import commands
+from trove_ceph.imagebuild import commands
 
 # The daemon runs in a chroot with its network off; it is stopped by SIGTERM so that it closes
 # its database, and it is killed with the whole process namespace if the build is.

@@ -5,8 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from imagebuild import commands
-from imagebuild.guest_base import VENV
+from trove_ceph.imagebuild import commands
+from trove_ceph.imagebuild.guest_base import VENV
 
 AGENT_USER = "trove"
 AGENT_UID = 1000
@@ -14,7 +14,7 @@ AGENT_UID = 1000
 DATABASE_USER = "database"
 DATABASE_UID = 1001
 
-_FILES = Path(__file__).resolve().parent.parent / "files"
+_FILES = Path(__file__).resolve().parent / "files"
 _AGENT_DIRECTORIES = (
     *("etc/trove", "etc/trove/certs", "etc/trove/conf.d"),
     *("var/lib/trove", "var/log/trove", "opt/trove-guestagent"),

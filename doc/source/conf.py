@@ -43,6 +43,7 @@ man_pages = [
     for name, summary, section in (
         ('trove-ceph-bench', 'measure MySQL servers and the operations on them', 1),
         ('trove-ceph-guestagent', "bring the data volume into service, then be Trove's agent", 8),
+        ('trove-ceph-image', 'build and check guest images', 8),
         ('trove-ceph-manage', 'manage databases on Ceph', 8),
         ('trove-ceph-storage', 'serve what needs a Ceph key', 8),
     )

@@ -12,13 +12,16 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from trove_ceph.imagebuild.errors import BuildError
 
 DEFAULT_ROOT = Path("/var/cache/trove-ceph")
 _KEPT_PER_KIND = 3
 _HASH_DIGITS = 16
+_GIB = 1 << 30
 
 
 def content_hash(*parts: object) -> str:
@@ -85,6 +88,18 @@ class Cache:
             self._tmp.mkdir()
             yield
 
+    def need_space(self, needed_gib: int) -> None:
+        """Check that there is room for a build.
+
+        :raises BuildError: there is less
+        """
+        free_gib = shutil.disk_usage(self.root).free / _GIB
+        if free_gib < needed_gib:
+            raise BuildError(
+                f"{self.root} has {free_gib:.1f} GiB of free space, and this build needs "
+                f"{needed_gib} GiB; free some, or name another directory with --cache"
+            )
+
     def find(self, kind: str, key: str) -> Path | None:
         """Return the entry's directory if it exists, and mark it as used."""
         path = self.root / f"{kind}-{key}"
@@ -148,7 +163,7 @@ def _sync(top: Path) -> None:
                 os.close(handle)
 
 
-def write_manifest(entry: Path, manifest: dict[str, object]) -> None:
+def write_manifest(entry: Path, manifest: Mapping[str, object]) -> None:
     """Write facts about an entry into its directory."""
     (entry / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 

@@ -22,6 +22,8 @@ _MS_REC = 0x4000
 _MS_PRIVATE = 1 << 18
 
 _PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+# The time that programs write into what they make, in seconds since 1970.
+_TIME = "SOURCE_DATE_EPOCH"
 
 
 def enter_private_mounts() -> None:
@@ -38,14 +40,18 @@ def enter_private_mounts() -> None:
 
 
 def base_environment(**extra: str) -> dict[str, str]:
-    """Return the environment of commands: fixed, except for the machine's proxy settings."""
+    """Return the environment of commands: fixed, except for proxies and SOURCE_DATE_EPOCH."""
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "DEBIAN_FRONTEND": "noninteractive",
+        # Compiled modules have sets of constants in the order of their hashes.
+        "PYTHONHASHSEED": "0",
     }
-    environment.update({name: os.environ[name] for name in _PASSED_ON if name in os.environ})
+    environment.update(
+        {name: os.environ[name] for name in (*_PASSED_ON, _TIME) if name in os.environ}
+    )
     environment.update(extra)
     return environment
 

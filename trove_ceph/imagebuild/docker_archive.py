@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trove_ceph.imagebuild import cache, commands
 from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.components import Component
 from trove_ceph.imagebuild.mysql_rootfs import MysqlRootfs
 from trove_ceph.imagebuild.progress import Progress
 
@@ -36,11 +37,15 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class MysqlImage:
-    """A docker-archive of MySQL, tagged ``mysql:<version>``."""
+    """A docker-archive of MySQL, tagged ``mysql:<version>``.
+
+    :param components: the packages in it; empty if they are not known.
+    """
 
     path: Path
     hash: str
     mysql_version: str
+    components: list[Component]
     cached: bool
 
     @property
@@ -51,7 +56,7 @@ class MysqlImage:
 
 def given_image(path: Path, mysql_version: str) -> MysqlImage:
     """Return an image that an operator brings, for example the official one."""
-    return MysqlImage(path.resolve(), cache.file_hash(path)[:16], mysql_version, cached=True)
+    return MysqlImage(path.resolve(), cache.file_hash(path)[:16], mysql_version, [], cached=True)
 
 
 def ensure_mysql_image(store: Cache, progress: Progress, rootfs: MysqlRootfs) -> MysqlImage:
@@ -60,7 +65,8 @@ def ensure_mysql_image(store: Cache, progress: Progress, rootfs: MysqlRootfs) ->
     key = cache.content_hash(rootfs.hash, rootfs.mysql_version, cache.tree_hashes([here]))
     entry = store.find(KIND, key)
     if entry:
-        return MysqlImage(entry / "image.tar", key, rootfs.mysql_version, cached=True)
+        path = entry / "image.tar"
+        return MysqlImage(path, key, rootfs.mysql_version, rootfs.components, cached=True)
     with store.create(KIND, key) as entry, progress.stage(f"{KIND}: write the archive"):
         layer = entry / "layer.tar"
         _write_layer(rootfs.path, layer, log=store.log(KIND))
@@ -69,7 +75,7 @@ def ensure_mysql_image(store: Cache, progress: Progress, rootfs: MysqlRootfs) ->
         manifest = {"mysql_version": rootfs.mysql_version, "image_id": image_id}
         cache.write_manifest(entry, manifest)
     path = store.root / entry.name / "image.tar"
-    return MysqlImage(path, key, rootfs.mysql_version, cached=False)
+    return MysqlImage(path, key, rootfs.mysql_version, rootfs.components, cached=False)
 
 
 def _write_layer(root: Path, layer: Path, *, log: Path) -> None:

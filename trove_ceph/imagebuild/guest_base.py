@@ -9,15 +9,28 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from trove_ceph.imagebuild import cache, commands, debian, disk, docker_preload, guest_kernel
+from trove_ceph.imagebuild import (
+    cache,
+    commands,
+    components,
+    debian,
+    disk,
+    docker_preload,
+    guest_kernel,
+    uefi,
+)
 from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.components import Component
 from trove_ceph.imagebuild.docker_archive import MysqlImage
+from trove_ceph.imagebuild.profiles import Profile
 from trove_ceph.imagebuild.progress import Progress
+from trove_ceph.imagebuild.sources import Sources
 
-KIND = "guest-base"
 SUITE = "trixie"
 VENV = "/opt/guest-agent-venv"
-# Beside the disk, for whoever wants to boot the kernel alone.
+# The root directory, the raw disk, and a copy of it for the image.
+_NEEDED_GIB = 6
+# Beside a trimmed disk, for whoever wants to boot the kernel alone.
 KERNEL = "vmlinuz"
 INITRD = "initrd"
 
@@ -41,9 +54,15 @@ _RECIPE_MODULES = (
 # Read by nobody in a guest, or made again at each boot.
 _NOT_KEPT = (
     *("var/lib/apt/lists/*", "var/cache/apt/*", "var/cache/debconf/*-old", "var/log/*", "tmp/*"),
-    *("etc/ssh/ssh_host_*", "usr/lib/udev/hwdb.d", "usr/lib/udev/hwdb.bin", "initrd.img*"),
-    *("boot/initrd.img-*", "boot/System.map-*", "usr/lib/x86_64-linux-gnu/gconv"),
-    *("opt/guest-agent-venv/lib/python3*/site-packages/trove/tests", "var/lib/dbus/machine-id"),
+    *("var/cache/ldconfig/aux-cache", "var/lib/dbus/machine-id", "etc/ssh/ssh_host_*"),
+    *("boot/System.map-*", "initrd.img*", "vmlinuz*"),
+    "opt/guest-agent-venv/lib/python3*/site-packages/trove/tests",
+    # Name servers of the machine that builds the image.
+    "etc/.resolv.conf.systemd-resolved.bak",
+)
+_NOT_KEPT_IF_TRIMMED = (
+    *("boot/initrd.img-*", "usr/lib/udev/hwdb.d", "usr/lib/udev/hwdb.bin"),
+    "usr/lib/x86_64-linux-gnu/gconv",
 )
 
 
@@ -53,20 +72,24 @@ class GuestBase:
 
     disk: Path
     hash: str
-    packages: dict[str, str]
+    components: list[Component]
 
 
-def base_hash(image: MysqlImage, constraints: Path) -> str:
+def base_hash(image: MysqlImage, constraints: Path, *, profile: Profile, sources: Sources) -> str:
     """Return the hash of everything that decides what the base holds."""
     here = Path(__file__).resolve().parent
     return cache.content_hash(
         SUITE,
         PACKAGES,
+        profile.name,
+        profile.packages,
+        profile.kernel_arguments,
         image.tag,
         image.hash,
         pinned(constraints),
         cache.tree_hashes([here / name for name in _RECIPE_MODULES]),
         cache.tree_hashes([here / "files" / "guest-boot"]),
+        *sources.key(),
     )
 
 
@@ -82,45 +105,77 @@ def ensure_guest_base(
     *,
     image: MysqlImage,
     constraints: Path,
-    mirror: str | None,
+    profile: Profile,
+    sources: Sources,
 ) -> GuestBase:
     """Return the base disk, building it if the cache has none of this recipe.
 
     :param constraints: pip constraints of the guest agent's environment.
+    :param sources: where Debian's packages come from.
     """
-    key = base_hash(image, constraints)
-    entry = store.find(KIND, key)
+    kind = profile.base_kind
+    key = base_hash(image, constraints, profile=profile, sources=sources)
+    entry = store.find(kind, key)
     if entry:
-        return GuestBase(entry / "disk.raw", key, cache.read_manifest(entry)["packages"])
-    log = store.log(KIND)
-    debian.ensure_host_packages(progress, log)
-    with store.create(KIND, key) as entry:
-        root = entry / "rootfs"
-        with progress.stage(f"{KIND}: install Debian {SUITE}, kernel, docker, cloud-init"):
+        return GuestBase(entry / "disk.raw", key, cache.read_manifest(entry)["components"])
+    store.need_space(_NEEDED_GIB)
+    log = store.log(kind)
+    boots_by_uefi = bool(profile.layout.esp_mib)
+    debian.ensure_host_packages(progress, log, uefi=boots_by_uefi)
+    with store.create(kind, key) as entry:
+        root, efi = entry / "rootfs", entry / "efi"
+        efi.mkdir()
+        with progress.stage(f"{kind}: install Debian {SUITE}, kernel, docker, cloud-init"):
             debian.bootstrap(
                 root,
                 progress,
                 suite=SUITE,
                 variant="minbase",
-                packages=PACKAGES,
-                mirror=mirror or debian.configured_mirror(),
+                packages=(*PACKAGES, *profile.packages),
+                sources=sources,
+                updates=profile.security_updates,
+                lock=sources.locked("guest"),
+                downloads=uefi.PACKAGES if boots_by_uefi else (),
+                download_to=efi,
                 log=log,
             )
-        with progress.stage(f"{KIND}: install Trove's guest agent"):
+        found = components.debian(root)
+        if boots_by_uefi:
+            loaders = uefi.unpack(efi, log=log)
+            _check_loaders(sources, loaders)
+            found += loaders
+        with progress.stage(f"{kind}: install Trove's guest agent"):
             _install_guest_agent(root, progress, constraints=constraints, log=log)
-        with progress.stage(f"{KIND}: load {image.tag} into docker"):
+        with progress.stage(f"{kind}: load {image.tag} into docker"):
             docker_preload.load_image(root, image.path, image.tag, log=log)
-        with progress.stage(f"{KIND}: select kernel modules, make the initrd"):
-            packages = debian.installed_versions(root)
-            _remove_what_nobody_reads(root)
-            guest_kernel.prepare(root, log=log)
-        with progress.stage(f"{KIND}: write the disk"):
-            disk.write_bootable(root, entry / "disk.raw", log=log)
-        for name in (KERNEL, INITRD):
-            shutil.move(root / "boot" / name, entry / name)
+        _remove_what_nobody_reads(root, trimmed=profile.trimmed)
+        if profile.trimmed:
+            with progress.stage(f"{kind}: select kernel modules, make the initrd"):
+                guest_kernel.trim(root, log=log)
+        else:
+            guest_kernel.keep(root)
+        with progress.stage(f"{kind}: write the disk"):
+            disk.write_bootable(
+                root,
+                entry / "disk.raw",
+                layout=profile.layout,
+                kernel_arguments=profile.kernel_arguments,
+                efi=efi,
+                log=log,
+            )
+        if profile.trimmed:
+            for name in (KERNEL, INITRD):
+                shutil.move(root / "boot" / name, entry / name)
         shutil.rmtree(root)
-        cache.write_manifest(entry, {"packages": packages, "mysql_image": image.tag})
-    return GuestBase(store.root / entry.name / "disk.raw", key, packages)
+        shutil.rmtree(efi)
+        cache.write_manifest(entry, {"components": found, "mysql_image": image.tag})
+    return GuestBase(store.root / entry.name / "disk.raw", key, found)
+
+
+def _check_loaders(sources: Sources, loaders: list[Component]) -> None:
+    lock = sources.locked("loaders")
+    if lock is not None:
+        sources.check_versions(lock, components.versions(loaders))
 
 
 def _install_guest_agent(root: Path, progress: Progress, *, constraints: Path, log: Path) -> None:
@@ -150,8 +205,8 @@ def compile_all(root: Path, package: str, *, log: Path) -> None:
     commands.run(["sh", "-c", f"{' '.join(argv)} {places} || true"], root=root, log=log)
 
 
-def _remove_what_nobody_reads(root: Path) -> None:
-    for pattern in _NOT_KEPT:
+def _remove_what_nobody_reads(root: Path, *, trimmed: bool) -> None:
+    for pattern in (*_NOT_KEPT, *(_NOT_KEPT_IF_TRIMMED if trimmed else ())):
         for path in root.glob(pattern):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

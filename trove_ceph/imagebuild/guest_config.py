@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configures a guest: users, units, udev, cloud-init; the files are in ``files/guest``."""
+"""Configures a guest: users, units, udev, cloud-init.
+
+The files of each guest are in ``files/guest``, those of a profile in ``files/guest-<profile>``.
+"""
 
 import os
 import shutil
 from pathlib import Path
 
 from trove_ceph.imagebuild import commands
+from trove_ceph.imagebuild.cloud_settings import CloudSettings
 from trove_ceph.imagebuild.guest_base import VENV
+from trove_ceph.imagebuild.profiles import Profile
 
 AGENT_USER = "trove"
 AGENT_UID = 1000
@@ -37,37 +42,68 @@ _UDEV_RULES_KEPT = (
 )
 
 
-def configure(root: Path, *, log: Path) -> None:
-    """Turn the mounted base system into a Trove guest."""
-    _install_files(root)
-    _configure_identity(root)
+def configure(root: Path, profile: Profile, settings: CloudSettings, *, log: Path) -> None:
+    """Turn the mounted base system into a Trove guest.
+
+    :param settings: what the image has for one cloud.
+    """
+    _install_files(root, profile)
+    _write_fstab(root, profile)
+    _configure_identity(root, profile)
     _make_users(root, log)
     _make_agent_directories(root)
-    _configure_units(root, log)
-    _trim_udev(root)
-    _skip_login_sessions(root)
+    for name, text in settings.files().items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    _configure_units(root, profile, log)
+    if profile.trimmed:
+        _mask_generators(root)
+        _trim_udev(root)
+        _skip_login_sessions(root)
     # ConditionNeedsUpdate= units compare these with /usr and stay away.
     for name in ("etc/.updated", "var/.updated"):
         (root / name).touch()
 
 
-def _install_files(root: Path) -> None:
-    tree = _FILES / "guest"
-    for source in sorted(path for path in tree.rglob("*") if path.is_file()):
-        name = source.relative_to(tree)
-        target = root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        shutil.copyfile(source, target)
-        target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
+def recipe(profile: Profile) -> list[Path]:
+    """Return the files and directories that decide how a guest of a profile is configured."""
+    return [*_trees(profile), _masked_units(profile), Path(__file__).resolve()]
+
+
+def _trees(profile: Profile) -> list[Path]:
+    return [_FILES / "guest", _FILES / f"guest-{profile.name}"]
+
+
+def _masked_units(profile: Profile) -> Path:
+    return _FILES / f"masked-units-{profile.name}.txt"
+
+
+def _install_files(root: Path, profile: Profile) -> None:
+    for tree in _trees(profile):
+        for source in sorted(path for path in tree.rglob("*") if path.is_file()):
+            name = source.relative_to(tree)
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            shutil.copyfile(source, target)
+            target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
     (root / "etc/sudoers.d/60-trove-guest").chmod(0o440)
 
 
-def _configure_identity(root: Path) -> None:
+def _write_fstab(root: Path, profile: Profile) -> None:
+    # An emulated guest does not check its root: a journal that is replayed is enough.
+    checked = 0 if profile.trimmed else 1
+    options = "defaults,noatime,errors=remount-ro"
+    line = f"{profile.layout.root_device} / ext4 {options} 0 {checked}\n"
+    (root / "etc/fstab").write_text(line)
+
+
+def _configure_identity(root: Path, profile: Profile) -> None:
     (root / "etc/machine-id").write_text("")
     _link(root / "etc/mtab", "../proc/self/mounts")
-    # Written by nobody: the agent talks to addresses.  A cloud with DNS adds systemd-resolved.
-    _link(root / "etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+    # A trimmed guest has no systemd-resolved, and nothing writes the file: it talks to addresses.
+    stub = "/run/systemd/resolve/" + ("resolv.conf" if profile.trimmed else "stub-resolv.conf")
+    _link(root / "etc/resolv.conf", stub)
 
 
 def _make_users(root: Path, log: Path) -> None:
@@ -88,14 +124,18 @@ def _make_agent_directories(root: Path) -> None:
         _link(root / "usr/local/bin" / program, f"{VENV}/bin/{program}")
 
 
-def _configure_units(root: Path, log: Path) -> None:
+def _configure_units(root: Path, profile: Profile, log: Path) -> None:
     units = root / "etc/systemd/system"
-    listed = (_FILES / "guest-masked-units.txt").read_text().splitlines()
+    listed = _masked_units(profile).read_text().splitlines()
     for unit in (line for line in listed if line and not line.startswith("#")):
         _link(units / unit, "/dev/null")
+    enabled = [*_ENABLED_UNITS, *profile.units]
+    commands.run(["systemctl", "enable", *enabled], root=root, log=log)
+
+
+def _mask_generators(root: Path) -> None:
     for generator in _MASKED_GENERATORS:
         _link(root / "etc/systemd/system-generators" / generator, "/dev/null")
-    commands.run(["systemctl", "enable", *_ENABLED_UNITS], root=root, log=log)
 
 
 def _trim_udev(root: Path) -> None:

@@ -36,12 +36,9 @@ WANTED = (
 BOOT_MODULES = ("virtio_blk", "virtio_scsi", "sr_mod", "isofs")
 
 
-def prepare(root: Path, *, log: Path) -> None:
+def trim(root: Path, *, log: Path) -> None:
     """Trim ``/lib/modules`` below a root and write ``/boot/vmlinuz`` and ``/boot/initrd``."""
-    releases = sorted(path.name for path in (root / "lib/modules").iterdir())
-    if len(releases) != 1:
-        raise BuildError(f"expected one kernel in {root}/lib/modules, found {releases}")
-    release = releases[0]
+    release = _release(root)
     modules = root / "lib/modules" / release
     dependencies = parse_dependencies((modules / "modules.dep").read_text())
     keep = with_dependencies(selected(dependencies, WANTED), dependencies)
@@ -51,6 +48,26 @@ def prepare(root: Path, *, log: Path) -> None:
     commands.run(["depmod", release], root=root, log=log)
     _write_initrd(root, modules, [uncompressed(path) for path in boot], log)
     (root / f"boot/vmlinuz-{release}").rename(root / "boot/vmlinuz")
+
+
+def keep(root: Path) -> None:
+    """Keep the distribution's kernel, modules and initrd, as ``/boot/vmlinuz`` and ``initrd``.
+
+    :raises BuildError: the kernel's package made no initrd
+    """
+    release = _release(root)
+    for name, found in (("vmlinuz", f"vmlinuz-{release}"), ("initrd", f"initrd.img-{release}")):
+        path = root / "boot" / found
+        if not path.is_file():
+            raise BuildError(f"the installation of the kernel left no /boot/{found}")
+        path.rename(root / "boot" / name)
+
+
+def _release(root: Path) -> str:
+    releases = sorted(path.name for path in (root / "lib/modules").iterdir())
+    if len(releases) != 1:
+        raise BuildError(f"expected one kernel in {root}/lib/modules, found {releases}")
+    return releases[0]
 
 
 def parse_dependencies(text: str) -> dict[str, list[str]]:

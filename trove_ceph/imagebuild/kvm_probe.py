@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trove_ceph.imagebuild import guest_base
 from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.profiles import EMULATED
 from trove_ceph.imagebuild.progress import Progress
 
 KVM = "kvm"
@@ -81,5 +82,5 @@ def boots(
 
 
 def _newest_kernel(store: Cache) -> Path | None:
-    kernels = store.root.glob(f"{guest_base.KIND}-*/{guest_base.KERNEL}")
+    kernels = store.root.glob(f"{EMULATED.base_kind}-*/{guest_base.KERNEL}")
     return max(kernels, key=lambda path: path.stat().st_mtime, default=None)

@@ -8,15 +8,18 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from trove_ceph.imagebuild import cache, commands, debian
+from trove_ceph.imagebuild import cache, commands, components, debian
 from trove_ceph.imagebuild.cache import Cache
+from trove_ceph.imagebuild.components import Component
 from trove_ceph.imagebuild.errors import BuildError
 from trove_ceph.imagebuild.progress import Progress
+from trove_ceph.imagebuild.sources import Sources
 
 KIND = "mysql-rootfs"
 SUITE = "sid"
 PACKAGES = ("mysql-server-core", "mysql-client", "openssl", "sysbench", "tini", "tzdata")
 MYSQL_UID = 999
+_NEEDED_GIB = 2
 
 _FILES = Path(__file__).resolve().parent / "files" / "mysql"
 _TEMPLATE = "usr/share/mysql-template"
@@ -41,27 +44,33 @@ class MysqlRootfs:
     path: Path
     hash: str
     mysql_version: str
+    components: list[Component]
     cached: bool
 
 
-def recipe_hash() -> str:
+def recipe_hash(sources: Sources) -> str:
     """Return the hash of everything that decides what the root file system holds."""
     here = Path(__file__).resolve()
     return cache.content_hash(
-        SUITE, PACKAGES, cache.tree_hashes([here, here.with_name("debian.py"), _FILES])
+        SUITE,
+        PACKAGES,
+        cache.tree_hashes([here, here.with_name("debian.py"), _FILES]),
+        *sources.key(),
     )
 
 
-def ensure_mysql_rootfs(store: Cache, progress: Progress, *, mirror: str | None) -> MysqlRootfs:
+def ensure_mysql_rootfs(store: Cache, progress: Progress, *, sources: Sources) -> MysqlRootfs:
     """Return the MySQL root file system, building it if the cache has none of this recipe.
 
-    :param mirror: Debian mirror; None takes the one this machine's apt uses.
+    :param sources: where packages come from.
     """
-    key = recipe_hash()
+    key = recipe_hash(sources)
     entry = store.find(KIND, key)
     if entry:
-        version = cache.read_manifest(entry)["mysql_version"]
-        return MysqlRootfs(entry / "rootfs", key, version, cached=True)
+        manifest = cache.read_manifest(entry)
+        version, found = manifest["mysql_version"], manifest["components"]
+        return MysqlRootfs(entry / "rootfs", key, version, found, cached=True)
+    store.need_space(_NEEDED_GIB)
     log = store.log(KIND)
     debian.ensure_host_packages(progress, log)
     with store.create(KIND, key) as entry:
@@ -73,17 +82,19 @@ def ensure_mysql_rootfs(store: Cache, progress: Progress, *, mirror: str | None)
                 suite=SUITE,
                 variant="essential",
                 packages=PACKAGES,
-                mirror=mirror or debian.configured_mirror(),
+                sources=sources,
+                lock=sources.locked("mysql"),
                 log=log,
             )
-        versions = debian.installed_versions(root)
+        found = components.debian(root)
+        versions = components.versions(found)
         with progress.stage(f"{KIND}: entrypoint, users, directories"):
             _configure(root)
         with progress.stage(f"{KIND}: initialise the data directory template"):
             _make_template(root, log)
         version = upstream_version(versions["mysql-server-core"])
-        cache.write_manifest(entry, {"mysql_version": version, "packages": versions})
-    return MysqlRootfs(store.root / entry.name / "rootfs", key, version, cached=False)
+        cache.write_manifest(entry, {"mysql_version": version, "components": found})
+    return MysqlRootfs(store.root / entry.name / "rootfs", key, version, found, cached=False)
 
 
 def upstream_version(package_version: str) -> str:

@@ -10,6 +10,7 @@ from trove_ceph.imagebuild import cache, commands, debian
 from trove_ceph.imagebuild.cache import Cache
 from trove_ceph.imagebuild.errors import BuildError
 from trove_ceph.imagebuild.progress import Progress
+from trove_ceph.imagebuild.sources import Sources
 
 KIND = "test-root"
 # The major version of Ceph -> the distribution that has it.
@@ -48,20 +49,20 @@ def suite_of(ceph: int) -> str:
 
 
 def ensure_test_root(
-    store: Cache, progress: Progress, *, ceph: int, packages: Sequence[str], mirror: str | None
+    store: Cache, progress: Progress, *, ceph: int, packages: Sequence[str], sources: Sources
 ) -> TestRoot:
     """Return the root file system, building it if the cache has none of this recipe.
 
     :param ceph: the major version of Ceph.
     :param packages: Debian packages to install.
-    :param mirror: Debian mirror; None takes the one this machine's apt uses.
+    :param sources: where packages come from.
     :raises BuildError: no distribution has this Ceph, or a package cannot be installed
     """
     suite = suite_of(ceph)
     kind = f"{KIND}-{suite}"
     here = Path(__file__).resolve()
     recipe = cache.tree_hashes([here, here.with_name("debian.py")])
-    key = cache.content_hash(suite, sorted(packages), recipe)
+    key = cache.content_hash(suite, sorted(packages), recipe, *sources.key())
     entry = store.find(kind, key)
     if entry:
         version = cache.read_manifest(entry)["ceph_version"]
@@ -77,7 +78,7 @@ def ensure_test_root(
                 suite=suite,
                 variant="essential",
                 packages=packages,
-                mirror=mirror or debian.configured_mirror(),
+                sources=sources,
                 log=log,
             )
         _configure(root)

@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from trove_ceph.cmd import guest, storage
 from trove_ceph.cmd.manage import shell
+from trove_ceph.imagebuild import cli as image
 from trove_ceph_bench import arguments
 
 _CLIENT = 'openstack.database.v1'
@@ -39,11 +40,18 @@ def _manage() -> Parsers:
 
 
 def _bench() -> Parsers:
-    parser = arguments.make_parser()
+    yield from _with_commands(arguments.make_parser())
+
+
+def _with_commands(parser: argparse.ArgumentParser) -> Parsers:
     yield parser.prog, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from ((command.prog, command) for command in action.choices.values())
+
+
+def _image() -> Parsers:
+    yield from _with_commands(image.make_parser())
 
 
 def _storage() -> Parsers:
@@ -76,6 +84,7 @@ PROGRAMS = {
     'openstack': _client,
     'trove-ceph-bench': _bench,
     'trove-ceph-guestagent': _guestagent,
+    'trove-ceph-image': _image,
     'trove-ceph-manage': _manage,
     'trove-ceph-storage': _storage,
 }

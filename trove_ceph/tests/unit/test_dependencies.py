@@ -20,6 +20,7 @@ OF_CEPH = {'rados', 'rbd'}
 EXTRAS = {
     'trove-ceph-bench': ('bench',),
     'trove-ceph-guestagent': ('server',),
+    'trove-ceph-image': (),
     'trove-ceph-manage': ('manage', 'sizing'),
     'trove-ceph-storage': ('storage',),
     'openstack.database.v1': ('osc',),

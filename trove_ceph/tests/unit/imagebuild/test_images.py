@@ -4,9 +4,7 @@
 import json
 import os
 import re
-import struct
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 from unittest import mock
@@ -17,7 +15,6 @@ from trove_ceph.imagebuild import (
     cache,
     commands,
     debian,
-    disk,
     docker_archive,
     guest_base,
     guest_kernel,
@@ -28,20 +25,8 @@ from trove_ceph.imagebuild import (
 )
 from trove_ceph.imagebuild.errors import BuildError
 from trove_ceph.imagebuild.progress import Progress
-
-
-class ImagesTestCase(base.BaseTestCase):
-    def setUp(self):
-        super().setUp()
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = Path(temporary.name)
-
-    def make_file(self, name, content):
-        path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-        return path
+from trove_ceph.imagebuild.sources import Sources
+from trove_ceph.tests.unit.imagebuild.case import ImagesTestCase
 
 
 class HashTest(ImagesTestCase):
@@ -140,18 +125,6 @@ class KernelModulesTest(ImagesTestCase):
         self.assertIn('isofs', str(error))
 
 
-class DiskTest(ImagesTestCase):
-    def test_master_boot_record(self):
-        record = disk.master_boot_record(b'code', 3070)
-        self.assertEqual(512, len(record))
-        self.assertEqual(b'\x55\xaa', record[510:])
-        active, kind, start, sectors = struct.unpack('<B3xB3xII', record[446:462])
-        self.assertEqual((0x80, 0x83, 2048, 3070 * 2048), (active, kind, start, sectors))
-
-    def test_refuses_boot_code_that_is_too_long(self):
-        self.assertRaises(ValueError, disk.master_boot_record, bytes(441), 1)
-
-
 class InspectionKernelTest(ImagesTestCase):
     def test_release_of_the_metapackage(self):
         told = 'linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n'
@@ -190,7 +163,11 @@ class TestRootTest(ImagesTestCase):
         store = cache.Cache(self.directory / 'cache')
         with store.locked(self.fail):
             return test_root.ensure_test_root(
-                store, Progress(quiet=True), ceph=18, packages=packages, mirror='http://none'
+                store,
+                Progress(quiet=True),
+                ceph=18,
+                packages=packages,
+                sources=Sources(mirror='http://none'),
             )
 
     def test_root_is_built_once_for_a_set_of_packages(self):

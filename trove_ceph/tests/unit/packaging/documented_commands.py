@@ -20,6 +20,7 @@ from oslo_config import cfg
 from trove.cmd import manage
 
 from trove_ceph.cmd.manage import shell
+from trove_ceph.imagebuild import cli as image
 
 _PROMPT = re.compile(r'^\s+[$#] (.*)$')
 _CLIENT = ('openstack', 'database')
@@ -63,6 +64,8 @@ def find_problem(command: Command) -> str | None:
         name = Path(word).name
         if name == 'trove-ceph-manage':
             return _cliff(shell.CommandManager(), rest)
+        if name == 'trove-ceph-image' or word.endswith('lab/images/build'):
+            return _parse(image.make_parser().parse_args, rest)
         if name == 'trove-manage':
             return _trove(rest)
         if (name, *rest[:1]) == _CLIENT:

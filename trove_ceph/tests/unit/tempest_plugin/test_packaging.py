@@ -14,9 +14,12 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
+from trove_ceph.imagebuild import wheel
+
 PROJECT = Path(__file__).resolve().parents[4]
 _SOURCES = ('LICENSE', 'README.rst', 'pyproject.toml', 'requirements.txt', 'setup.cfg', 'setup.py')
 _TREES = ('etc', 'tempest_plugin', 'trove_ceph')
+_CONSTRAINTS = ('constraints.txt', 'constraints-2026.1.txt')
 _BUILD = 'import sys; from pbr import build; build.build_wheel(sys.argv[1])'
 _LOAD_TESTS = """
 import json
@@ -41,6 +44,9 @@ class WheelTest(base.BaseTestCase):
             shutil.copy(PROJECT / name, cls.checkout)
         for name in _TREES:
             shutil.copytree(PROJECT / name, cls.checkout / name)
+        (cls.checkout / 'lab').mkdir()
+        for name in _CONSTRAINTS:
+            shutil.copy(PROJECT / 'lab' / name, cls.checkout / 'lab')
         cls._git('init', '--quiet')
         cls._git('add', '--all')
         cls._git('commit', '--quiet', '--message=All files')
@@ -128,6 +134,40 @@ class WheelTest(base.BaseTestCase):
         folder = f'trove_ceph-{self.version}.data/data/share/trove-ceph/ansible'
         for name in ('hci-facts.yml', 'library/hci_host_facts.py'):
             self.assertIn(f'{folder}/{name}', self.names)
+
+    def test_contains_what_the_image_builder_reads(self):
+        folder = f'trove_ceph-{self.version}.data/data/share/trove-ceph/constraints'
+        for name in _CONSTRAINTS:
+            self.assertIn(f'{folder}/{name}', self.names)
+        for name in ('guest/etc/systemd/system/guest-agent.service', 'guest-boot/init'):
+            self.assertIn(f'trove_ceph/imagebuild/files/{name}', self.names)
+
+    def test_installation_builds_images_without_the_checkout(self):
+        environment = self.wheel.parent / 'environment'
+        self._run('-m', 'venv', str(environment), cwd=self.wheel.parent)
+        install = ['install', '--quiet', '--no-deps', '--no-index', '--no-compile', str(self.wheel)]
+        subprocess.run([environment / 'bin/pip', *install], check=True)
+        plan = json.loads(self._plan_image(environment).stdout)
+        self.assertEqual(self.wheel.name, plan['wheel']['name'])
+        # The guest gets what was installed.
+        self.assertEqual(wheel.contents_hash(self.wheel), plan['wheel']['hash'])
+        constraints = environment.resolve() / 'share/trove-ceph/constraints/constraints.txt'
+        self.assertEqual(str(constraints), plan['constraints'])
+        self.assertLess(100, plan['pins'])
+
+        [module] = environment.glob('lib/python3*/site-packages/trove_ceph/steps.py')
+        module.write_text('changed')
+        result = self._plan_image(environment)
+        self.assertEqual(1, result.returncode)
+        self.assertIn(f'{module} was changed after its installation', result.stderr)
+
+    @staticmethod
+    def _plan_image(environment):
+        command = [environment / 'bin/trove-ceph-image', 'guest', '--profile=kvm', '--dry-run']
+        command += ['--mirror=http://mirror/debian', '--security-mirror=http://mirror/security']
+        # Not the checkout, which the tests' own search path has.
+        environ = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}
+        return subprocess.run(command, env=environ, text=True, capture_output=True)
 
     def test_declares_the_dependencies_of_the_benchmark(self):
         metadata = (self.unpacked / f'trove_ceph-{self.version}.dist-info/METADATA').read_text()

@@ -86,7 +86,7 @@ def downgrade(engine: sa.Engine, version: str) -> None:
         config.attributes['connection'] = connection
         alembic.command.downgrade(config, 'base' if version == NO_TABLES else version)
         if version == NO_TABLES:
-            connection.execute(sa.schema.DropTable(sa.table(tables.VERSION_TABLE)))
+            sa.Table(tables.VERSION_TABLE, sa.MetaData()).drop(connection)
 
 
 def versions() -> list[str]:

@@ -199,7 +199,8 @@ def compile_all(root: Path, package: str, *, log: Path) -> None:
     :param package: a directory in the environment's site-packages, ``.`` for all.
     """
     python = f"{VENV}/bin/python"
-    argv = [python, "-m", "compileall", "-q", "-j0", "--invalidation-mode", "unchecked-hash"]
+    # All of them, also those that a program compiled before with the time of its source.
+    argv = [python, "-m", "compileall", "-q", "-f", "-j0", "--invalidation-mode", "unchecked-hash"]
     # Packages carry templates of Python files that are not meant to compile.
     places = f"{VENV}/lib/python3*/site-packages/{package}"
     commands.run(["sh", "-c", f"{' '.join(argv)} {places} || true"], root=root, log=log)

@@ -23,8 +23,11 @@ NOT_IN_GUESTS = ("trove_ceph/tests", "trove_ceph/imagebuild")
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _CONSTRAINTS = "constraints.txt"
-_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
-_PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin", "lab/constraints.txt")
+_PROJECT_FILES = (
+    *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst"),
+    *("lab/constraints.txt", "lab/constraints-2026.1.txt"),
+)
+_PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin")
 # A change in these alone needs no new guest image: guests do not import them.
 _NOT_FOR_GUESTS = (
     *(f"{name}/" for name in NOT_IN_GUESTS),

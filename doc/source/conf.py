@@ -32,7 +32,14 @@ openstackdocs_auto_name = False
 # The project has no page in OpenStack's bug tracker or site map to link to.
 openstackdocs_bug_project = ''
 openstackdocs_use_storyboard = False
-html_theme_options = {'show_other_versions': False}
+html_theme_options = {
+    'show_other_versions': False,
+    # Both would have readers' browsers ask sites that know nothing of this project.
+    'display_badge': False,
+    'analytics_tracking_code': '',
+}
+# In place of the theme's text, by which pages are under the license of OpenStack's manuals.
+templates_path = ['_templates']
 
 # SVG stays sharp at any size.
 graphviz_output_format = 'svg'

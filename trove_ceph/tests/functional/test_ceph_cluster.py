@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a cluster created by lab/bin/ceph-cluster, with power cuts and interruptions."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +109,29 @@ class LifecycleTest(PrivateClusterTestCase):
         self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
         self.cluster.tool('stop')
         self.assertIsNotNone(process.wait(ceph.START_TIMEOUT_SEC))
+
+    def test_osd_with_cpus_and_memory_of_its_own(self):
+        self.cluster.create()
+        self.cluster.start()
+        ceph.kill_all([self.cluster.pids()['osd.1']])
+        cpu = max(os.sched_getaffinity(0))
+        options = ('--cpus', str(cpu), '--memory-target-mib', '1024')
+        process = self._spawn(*self.cluster.command('run', 'osd.1', *options))
+        self._wait_for(lambda: self.cluster.pids().get('osd.1') == process.pid)
+        # It returns when all OSDs are active, with all of their threads.
+        self.cluster.start()
+        threads = [int(name) for name in os.listdir(f'/proc/{process.pid}/task')]
+        self.assertGreater(len(threads), 10)
+        self.assertEqual([{cpu}] * len(threads), [os.sched_getaffinity(one) for one in threads])
+        self.assertEqual(str(1024**3), self._option('osd.1', 'osd_memory_target'))
+        self.assertEqual('true', self._option('osd.1', 'bluestore_cache_autotune'))
+        self.assertEqual('false', self._option('osd.0', 'bluestore_cache_autotune'))
+
+    def _option(self, daemon, name):
+        """Return an option as a running daemon has it."""
+        command = ['ceph', '--conf', str(self.cluster.conf), 'tell', daemon, 'config', 'get', name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)[name]
 
     def _spawn(self, *command):
         """Start a process that never outlives the test."""

@@ -86,16 +86,16 @@ class FindTest(base.BaseTestCase):
         self.assertIsNone(found.stays_because(include_unknown=True))
 
     def test_finds_servers_and_ports_of_guests_without_a_record(self):
-        self.world.guests.leave(ResourceKind.SERVER, 'waiting')
-        self.world.guests.ids.add('waiting')
-        left = self.world.guests.leave(ResourceKind.PORT, 'lost')
+        self.world.warm_guests.leave(ResourceKind.SERVER, 'waiting')
+        self.world.warm_guests.ids.add('waiting')
+        left = self.world.warm_guests.leave(ResourceKind.PORT, 'lost')
         collector = self.world.collector()
         (found,) = collector.find()
         self.assertEqual('guest lost has no record', found.reason)
         # Another Trove may have it.
         self.assertIn('knows no instance, backup or guest lost', found.stays_because())
         collector.remove(found, include_unknown=True)
-        self.assertNotIn(left.resource_id, self.world.guests.resources)
+        self.assertNotIn(left.resource_id, self.world.warm_guests.resources)
         self.assertEqual([], self.world.found())
 
     def test_finds_a_vault_image_without_backups(self):
@@ -249,7 +249,7 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
     def make_operation(self, world, strike=None):
         deps = world.deps(strike)
         found = world.find()
-        removals = [step for one in found for step in gc_collector.removal(deps, world.guests, one)]
+        removals = [step for one in found for step in gc_collector.removal(deps, world.warm_guests, one)]
         purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
         return [*removals, purge]
 

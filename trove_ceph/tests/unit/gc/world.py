@@ -30,7 +30,7 @@ class World(worlds.World):
         gone = trove_database.add_instance(self.project, None)
         gone.update(deleted=True)
         self.gone_instance = gone.id
-        self.guests = Guests()
+        self.warm_guests = Guests()
         self.replicas = replicas.ReplicaStore()
         #: Their orphans, by kind.
         self.left = {}
@@ -45,7 +45,7 @@ class World(worlds.World):
         """Return the command's collector, as of a number of days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
         deps = self.deps(strike)
-        return collector.Collector(deps, self.guests, self.replicas, POOLS, MIN_AGE, now)
+        return collector.Collector(deps, self.warm_guests, self.replicas, POOLS, MIN_AGE, now)
 
     def find(self, **options):
         return self.collector(**options).find()
@@ -69,7 +69,7 @@ class World(worlds.World):
             ),
             Kind.VOLUME: lambda: self.add_volume(self.gone_instance),
             Kind.VOLUME_SNAPSHOT: lambda: self.add_volume_snapshot(self.gone_backup),
-            Kind.GUEST: self.guests.leave_server,
+            Kind.GUEST: self.warm_guests.leave_server,
             Kind.JOB: self.interrupt_job,
             Kind.BACKUP_RECORD: self.leave_record,
             Kind.VOLUME_RECORD: self.leave_volume_record,

@@ -249,7 +249,9 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
     def make_operation(self, world, strike=None):
         deps = world.deps(strike)
         found = world.find()
-        removals = [step for one in found for step in gc_collector.removal(deps, world.warm_guests, one)]
+        removals = [
+            step for one in found for step in gc_collector.removal(deps, world.warm_guests, one)
+        ]
         purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
         return [*removals, purge]
 

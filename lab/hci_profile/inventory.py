@@ -6,6 +6,7 @@ small machine has room for neither, so it stands for a host with more CPUs, and 
 disk, by two factors of the settings. :mod:`hci_profile.profile` divides what the plan says by them.
 """
 
+import importlib.machinery
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +27,20 @@ GUEST_CPU_PERCENT = 20
 ROOT_DISK_GIB = 5
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Write no compiled module, which would get into the wheel with the other files of etc/."""
+
+    def set_data(self, *_arguments, **_options):
+        """Do nothing."""
+
+
 def facts() -> ModuleType:
     """Return the module by which the shipped playbook describes hosts."""
-    spec = importlib.util.spec_from_file_location('hci_host_facts', FACTS)
-    assert spec is not None and spec.loader is not None
+    loader = _Loader('hci_host_facts', str(FACTS))
+    spec = importlib.util.spec_from_file_location(loader.name, FACTS, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
 
 

@@ -46,9 +46,19 @@ class BusTestCase(base.BaseTestCase):
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.storage_service.server._HEARTBEAT_SEC', 0.05)
         )
-        self.connection = rpcapi.connect(self.conf)
+        self.connection = self.connect()
         self.api = rpcapi.StorageAPI(self.connection, timeout_sec=TIMEOUT_SEC)
         self.image, self.vault = self.world.image, self.world.vault
+
+    def connect(self):
+        """Connect to the bus, until the end of the test.
+
+        With the driver of RabbitMQ, a thread waits for replies. On the bus in memory it does so
+        without a pause, and would slow down all later tests of the process.
+        """
+        connection = rpcapi.connect(self.conf)
+        self.addCleanup(connection.transport.cleanup)
+        return connection
 
     def serve(self, name):
         service = server.Service(
@@ -58,7 +68,7 @@ class BusTestCase(base.BaseTestCase):
             self.conf.trove_ceph_storage,
             name,
         )
-        served = server.Server(service, rpcapi.connect(self.conf))
+        served = server.Server(service, self.connect())
         served.start()
         self.addCleanup(served.stop)
         return served

@@ -46,6 +46,7 @@ class AgentVersionsTest(base.BaseTestCase):
         self.useFixture(conffixture.ConfFixture(conf))
         conf([])
         self.transport = messaging.get_rpc_transport(conf, url=self.url)
+        self.addCleanup(self.transport.cleanup)
         self.useFixture(
             fixtures.MonkeyPatch('trove.guestagent.api.API.get_client', self._instance_client)
         )

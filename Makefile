@@ -58,6 +58,10 @@ lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; IDENTITY=admin for
 scenario:  ## Tempest's scenarios on a running lab; ARGS='--smoke', --ours, --theirs or a REGEX
 	@lab/bin/lab scenario $(ARGS)
 
+.PHONY: tutorial
+tutorial:  ## The commands of the tenant's tutorial on a running lab; ARGS=--record writes its output
+	@lab/bin/lab tutorial $(ARGS)
+
 .PHONY: bench
 bench:  ## A benchmark of five minutes on a running lab; ARGS='PLAN' for another
 	@lab/bin/lab bench $(ARGS)

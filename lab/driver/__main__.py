@@ -17,6 +17,7 @@ from driver import (
     settings,
     status,
     stop,
+    tutorial,
     up,
 )
 from driver.errors import LabError
@@ -84,6 +85,13 @@ def _parser():
     )
     kill_server.add_arguments(
         add('kill-server', kill_server.run, 'kill the virtual machine of an instance, by SIGKILL')
+    )
+    tutorial.add_arguments(
+        add(
+            'tutorial',
+            tutorial.run,
+            "run the commands of the tenant's tutorial on a running lab, and compare their output",
+        )
     )
     backups.add_arguments(
         add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')

@@ -24,10 +24,18 @@ class Client:
 
     def find_instance(self, name: str) -> dict | None:
         """Return the instance with this name, or None."""
-        for one in self._json('database', 'instance', 'list'):
+        for one in self.list_instances():
             if one['Name'] == name:
                 return self.get_instance(one['ID'])
         return None
+
+    def list_instances(self) -> list[dict]:
+        """Return the rows of the list of instances."""
+        return self._json('database', 'instance', 'list')
+
+    def list_backups(self) -> list[dict]:
+        """Return the rows of the list of backups."""
+        return self._json('database', 'backup', 'list')
 
     def get_instance(self, instance_id: str) -> dict:
         return self._json('database', 'instance', 'show', instance_id)
@@ -74,14 +82,21 @@ class Client:
 
     def delete_instance(self, instance_id: str):
         """Delete an instance that is not being built, and wait until it is gone."""
-        self._run('database', 'instance', 'delete', instance_id)
+        self.request_deletion('instance', instance_id)
         deadline = time.monotonic() + DELETE_TIMEOUT_SEC
-        while any(one['ID'] == instance_id for one in self._json('database', 'instance', 'list')):
+        while any(one['ID'] == instance_id for one in self.list_instances()):
             if time.monotonic() > deadline:
                 raise JobError(
                     f'instance {instance_id} still exists {DELETE_TIMEOUT_SEC} s after its deletion'
                 )
             time.sleep(POLL_SEC)
+
+    def request_deletion(self, kind: str, identity: str, *options: str):
+        """Request the deletion of an ``instance`` or a ``backup``.
+
+        :raises JobError: it is refused, for instance for an instance that is being built.
+        """
+        self._run('database', kind, 'delete', identity, *options)
 
     def ensure_database(self, instance_id: str, name: str):
         databases = self._json('database', 'db', 'list', instance_id)

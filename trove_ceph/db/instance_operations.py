@@ -67,12 +67,7 @@ class InstanceOperationStore:
 
         Do nothing if the claim is lost.
         """
-        with self._transactions.writing() as session:
-            session.execute(
-                sa.update(tables.InstanceOperationRow)
-                .where(*claims.write_conditions(claim))
-                .values(claim_role=role)
-            )
+        self._update(claim, claim_role=role)
 
     @retry_on_deadlock
     def hand_over(self, claim: Claim, role: Role) -> None:
@@ -80,11 +75,14 @@ class InstanceOperationStore:
 
         Do nothing if the claim is lost.
         """
+        self._update(claim, **claims.cleared_claim() | {'claim_role': role})
+
+    def _update(self, claim: Claim, **values: object) -> None:
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(tables.InstanceOperationRow)
                 .where(*claims.write_conditions(claim))
-                .values(**claims.cleared_claim() | {'claim_role': role})
+                .values(**values)
             )
 
     def list_interrupted(self, claimant: Claimant) -> list[tuple[Role, str]]:

@@ -169,7 +169,7 @@ class Replacement:
             now = deps.store.now()
             if not rules.is_healthy(self._attempt.find_instance(), now):
                 return
-            # Before the request: whoever undoes this must start MySQL again.
+            # Before the request: a worker that undoes this step must start MySQL again.
             self._attempt.note(stop_requested_at=now)
         try:
             deps.agents.stop_server(record.instance_id)

@@ -6,8 +6,9 @@ its copies. The volume of a replica that was promoted or detached keeps the imag
 The volume's metadata in Cinder mark it as not flattened yet; Ceph shows when it is.
 
 The guest of a clone does not trim its volume, since a discard of what it reads from its parent
-frees nothing. It is told when the volume has no parent any more, whoever has flattened it, and only
-then is that recorded in Cinder. So a guest that does not answer is told later.
+frees nothing. Once the volume has no parent, flattened by this module or by an operator, the
+taskmanager tells the guest, and records it in Cinder after the guest's answer. So a guest that does
+not answer is told later.
 """
 
 import contextlib

@@ -25,6 +25,7 @@ from trove_ceph.storage.ceph import (
     placement,
     stale_names,
     streams,
+    trash_entry,
 )
 
 LOG = logging.getLogger(__name__)
@@ -223,18 +224,24 @@ class CephBackend(backend.Backend):
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
+            if not self._is_listed(context, image_id):
+                trash_entry.end_move(context, image_id)
             self._rbd.trash_restore(context, image_id, name)
+
+    def _is_listed(self, context: rados.Ioctx, image_id: str) -> bool:
+        return any(one['id'] == image_id for one in self._rbd.list2(context))
 
     def purge(self, pool: str, image_id: str) -> None:
         with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
             name = image_types.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
-            if any(one['id'] == image_id for one in self._rbd.list2(context)):
+            if self._is_listed(context, image_id):
                 # Moving or restoring it was interrupted. librbd would refuse to remove it, but only
                 # after its snapshots are removed.
                 raise exceptions.BusyError(
                     f'{name} (in the trash, id {image_id}): is also listed as an image; trash or '
                     'restore it by its name'
                 )
+            trash_entry.end_move(context, image_id)
             # An earlier purge that was interrupted at its end has removed the header.
             if stale_names.has_header(context, image_id):
                 self._remove_snapshots(context, name, image_id)

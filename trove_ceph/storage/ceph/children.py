@@ -19,9 +19,9 @@ import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import connection, encoding, metadata, stale_names
+from trove_ceph.storage.ceph import connection, encoding, metadata, stale_names, trash_entry
 
-_DIRECTORY, _TRASH, _FORMAT_1 = 'rbd_directory', 'rbd_trash', 'rbd_children'
+_DIRECTORY, _FORMAT_1 = 'rbd_directory', 'rbd_children'
 # Of an answer; a clone takes less than 64.
 _ANSWER_BYTES = 4 * 1024**2
 
@@ -186,9 +186,5 @@ def _find(context: rados.Ioctx, image_id: str) -> _Entry:
         _, answer = context.execute(_DIRECTORY, 'rbd', 'dir_get_name', argument)
         return _Entry(encoding.Reader(answer).string())
     with contextlib.suppress(rados.ObjectNotFound):
-        _, answer = context.execute(_TRASH, 'rbd', 'trash_get', argument)
-        entry = encoding.Reader(answer).structure()
-        # Who has moved it to the trash.
-        entry.skip(1)
-        return _Entry(entry.string(), trashed=True)
+        return _Entry(trash_entry.read(context, image_id).name, trashed=True)
     return _Entry(is_lost=not stale_names.has_header(context, image_id))

@@ -37,6 +37,10 @@ class Reader:
         self.skip(length)
         return Reader(content)
 
+    def byte(self) -> int:
+        self.skip(1)
+        return self._data[self._at - 1]
+
     def number(self) -> int:
         (found,) = struct.unpack_from('<I', self._data, self._at)
         self.skip(4)

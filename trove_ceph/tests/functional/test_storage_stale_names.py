@@ -12,7 +12,8 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import encoding
+from trove_ceph.storage.ceph import encoding, trash_entry
+from trove_ceph.storage.ceph.trash_entry import State
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
@@ -25,8 +26,6 @@ STAGES = {
     'both': ({'entry', 'id'}, False),
     'removed': ({'entry', 'id'}, True),
 }
-# TRASH_IMAGE_STATE_… (src/cls/rbd/cls_rbd_types.h).
-NORMAL, MOVING, REMOVING = range(3)
 
 
 class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
@@ -152,14 +151,13 @@ class TrashTest(RemainsTestCase):
     """An interrupted request on the trash."""
 
     def set_state(self, trashed, state):
-        states = bytes([state, NORMAL])
-        self.call('rbd_trash', 'trash_state_set', trashed.image_id, states)
+        trash_entry.set_state(self.context, trashed.image_id, State.NORMAL, state)
 
     def test_completes_a_move_to_the_trash(self):
         for is_entered in (True, False):
             image = self.make_written(f'{is_entered}')
             trashed = self.storage.trash(image)
-            self.set_state(trashed, MOVING)
+            self.set_state(trashed, State.MOVING)
             if is_entered:
                 self.call('rbd_directory', 'dir_add_image', image.name, trashed.image_id)
             again = self.storage.trash(image)
@@ -168,10 +166,30 @@ class TrashTest(RemainsTestCase):
             self.storage.purge(self.pool, trashed.image_id)
             self.assertEqual(set(), self.objects_of(trashed.image_id, image.name))
 
+    def interrupt_moves(self):
+        """Yield images whose move to the trash or back was interrupted, as they are in the trash."""
+        for state in (State.MOVING, State.RESTORING):
+            trashed = self.storage.trash(self.make_written(state.name.lower()))
+            self.set_state(trashed, state)
+            yield trashed
+
+    def test_restores_an_image_after_an_interrupted_move(self):
+        for trashed in self.interrupt_moves():
+            self.storage.restore(self.pool, trashed.image_id, trashed.name)
+            image = image_types.ImageRef(self.pool, trashed.name)
+            self.assertEqual(trashed.image_id, self.storage.describe(image).image_id)
+            self.assertNotIn(trashed, self.storage.list_trash(self.pool))
+
+    def test_purges_an_image_after_an_interrupted_move(self):
+        for trashed in self.interrupt_moves():
+            self.storage.purge(self.pool, trashed.image_id)
+            self.assertNotIn(trashed, self.storage.list_trash(self.pool))
+            self.assertEqual(set(), self.objects_of(trashed.image_id, trashed.name))
+
     def leave(self, has_map):
         """Create the remains of an interrupted purge, whose size is lost with the header."""
         trashed = dataclasses.replace(self.storage.trash(self.make()), size_bytes=None)
-        self.set_state(trashed, REMOVING)
+        self.set_state(trashed, State.REMOVING)
         self.remove_objects(f'rbd_header.{trashed.image_id}')
         if not has_map:
             self.remove_objects(f'rbd_object_map.{trashed.image_id}')

@@ -194,6 +194,13 @@ class Cluster:
             raise AssertionError(f'{prefix} {arguments}: {code} {message}')
         return json.loads(output) if output else None
 
+    def lacks_manager_modules(self):
+        """Tell whether the manager cannot load its modules.
+
+        That of Debian 13 loads few of them: its Python has a PyO3 that refuses subinterpreters.
+        """
+        return 'MGR_MODULE_DEPENDENCY' in self.mon_command('health')['checks']
+
     def repeer(self, *pools):
         """Have all placement groups of pools check the watchers of their objects again."""
         for pool in self.mon_command('osd dump')['pools']:

@@ -22,7 +22,11 @@ TIMEOUT_SEC = 120
 
 
 class ImagesTest(storage_images.ImagesContract, storage.CephStorageTestCase):
-    pass
+    def test_only_images_of_the_pool_are_among_the_busiest(self):
+        if self.cluster.lacks_manager_modules():
+            self.assertRaises(exceptions.StorageError, self.storage.busiest_images, self.pool)
+        else:
+            super().test_only_images_of_the_pool_are_among_the_busiest()
 
 
 class ClonesTest(storage_clones.ClonesContract, storage.CephStorageTestCase):

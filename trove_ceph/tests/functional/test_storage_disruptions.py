@@ -271,7 +271,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
     def test_osds_are_full(self):
         requests = self.requests()
         self.served = self.serve('one')
-        self.addCleanup(self._set_ratios, 1)
+        self.addCleanup(self._make_space)
         self._set_ratios(0)
         self._await(lambda: self.storage.usage(OTHER_POOL).full)
         errors = self.receive_all(self.send_all(requests))
@@ -285,9 +285,12 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         for error in errors:
             self.assertIsInstance(error, exceptions.NoSpaceError)
         self.assertTrue(any(f'pool {OTHER_POOL}: ' in str(error) for error in errors), errors)
-        self._set_ratios(1)
-        self._await(lambda: not self.storage.usage(OTHER_POOL).full)
+        self._make_space()
         self.repeat(requests)
+
+    def _make_space(self):
+        self._set_ratios(1)
+        self._await(lambda: not any(self.storage.usage(pool).full for pool in (POOL, OTHER_POOL)))
 
     def _job(self, request):
         return self.served.request('find_job', operation_id=request.arguments['operation_id'])

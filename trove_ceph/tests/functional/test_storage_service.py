@@ -68,7 +68,10 @@ class ServerProcess:
     def receive(self, number):
         """Return the result of a numbered request, or raise its error."""
         while number not in self._answers:
-            answer = json.loads(self._process.stdout.readline())
+            line = self._process.stdout.readline()
+            if not line:
+                raise AssertionError(f'{self.name} ended with status {self.wait()}')
+            answer = json.loads(line)
             self._answers[answer['number']] = answer
         answer = self._answers.pop(number)
         if 'error' in answer:

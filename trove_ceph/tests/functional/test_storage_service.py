@@ -71,7 +71,10 @@ class ServerProcess:
             line = self._process.stdout.readline()
             if not line:
                 raise AssertionError(f'{self.name} ended with status {self.wait()}')
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise AssertionError(f'{self.name} printed {line!r}, not a reply') from None
             self._answers[answer['number']] = answer
         answer = self._answers.pop(number)
         if 'error' in answer:

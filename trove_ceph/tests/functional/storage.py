@@ -64,14 +64,18 @@ class DeadClients:
 
 
 class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
-    """A test with three clients of the shared cluster."""
+    """A test with three clients of a cluster, by default of the shared one."""
 
     pool, second_pool, data_pool = 'volumes-nvme', 'volumes-hdd', 'vault-data'
 
     def setUp(self):
         super().setUp()
-        self.cluster = ceph.shared_cluster()
+        self.cluster = self.find_cluster()
+        # Closed only after a contract has removed its images: a closed client would connect again.
         self.storage, self.other, self.third = (connect(self, self.cluster) for _ in range(3))
+
+    def find_cluster(self):
+        return ceph.shared_cluster()
 
     def start_writing(self, image):
         """Start a process that writes to an image continuously; return it after its first write."""

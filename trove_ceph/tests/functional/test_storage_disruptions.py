@@ -21,7 +21,7 @@ from trove_ceph import exceptions
 from trove_ceph.storage import copying, image_types, tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.tests.contract import storage as contract
-from trove_ceph.tests.functional import base, ceph, storage, test_storage_service, workspace
+from trove_ceph.tests.functional import ceph, storage, test_storage_service, workspace
 
 MIB = units.Mi
 POOL, OTHER_POOL = 'one', 'two'
@@ -54,16 +54,17 @@ class Request:
     is_done: Callable[[], bool]
 
 
-class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.FunctionalTestCase):
+class DisruptionsTest(contract.StorageContract, storage.CephStorageTestCase):
     pool, second_pool = POOL, OTHER_POOL
 
     def setUp(self):
         super().setUp()
-        self.cluster = cluster()
-        self.storage, self.other = (storage.connect(self, self.cluster) for _ in range(2))
         self.base = self.make_written()
         self.storage.create_snapshot(self.base.snapshot('cloned'))
         self.expected = self.content(self.base.snapshot('s'))
+
+    def find_cluster(self):
+        return cluster()
 
     def serve(self, name):
         config = self.directory / f'{name}.conf'

@@ -167,7 +167,7 @@ class TrashTest(RemainsTestCase):
             self.assertEqual(set(), self.objects_of(trashed.image_id, image.name))
 
     def interrupt_moves(self):
-        """Yield images whose move to the trash or back was interrupted, as they are in the trash."""
+        """Yield images in the trash whose move, there or back, was interrupted."""
         for state in (State.MOVING, State.RESTORING):
             trashed = self.storage.trash(self.make_written(state.name.lower()))
             self.set_state(trashed, state)

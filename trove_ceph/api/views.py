@@ -142,7 +142,8 @@ def failover(record: ReplacementRecord, with_servers: bool) -> Mapping[str, Any]
         'requested_by': str(record.requested_by),
         'force': record.is_forced,
     }
-    shown |= {name: getattr(record, name) for name in ('reason', 'step', 'error', 'attempts')}
+    names = ('cause', 'reason', 'step', 'error', 'attempts')
+    shown |= {name: getattr(record, name) for name in names}
     shown |= {name: timestamp(getattr(record, name)) for name in _FAILOVER_TIMES}
     if with_servers:
         shown |= {name: getattr(record, name) for name in _SERVERS}

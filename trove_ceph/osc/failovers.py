@@ -60,6 +60,7 @@ class ListFailovers(base.Lister):
         'Instance ID': 'instance_id',
         'State': 'state',
         'Requested By': 'requested_by',
+        'Cause': 'cause',
         'Reason': 'reason',
         'Created': 'created_at',
         'Ended': 'ended_at',

@@ -61,6 +61,7 @@ class FailoversTest(base.BaseTestCase):
                 'requested_by': 'tenant',
                 'reason': 'no answer since 12:04',
                 'force': False,
+                'cause': 'request',
                 'step': None,
                 'error': None,
                 'attempts': 0,

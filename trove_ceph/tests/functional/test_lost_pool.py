@@ -118,8 +118,8 @@ class LostPoolTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertTrue(is_same, 'the source has other data')
 
         self.repair()
-        # It connects again, without the requests that wait for the lost pool.
-        self.storage._link.close()
+        # A client for which the pool was never silent.
+        self.storage = self.other
         self.assertEqual((), self.storage.describe(self.source).children)
         self.assertEqual([], self.storage.list_images(REPLICAS))
         self.assertEqual([], self.storage.list_trash(REPLICAS))

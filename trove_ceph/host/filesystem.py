@@ -23,6 +23,9 @@ BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
 # For a first trim on slow disks; the command cannot be killed while the kernel waits for a discard.
 _TRIM_TIMEOUT_SEC = 600
+_XFSPROGS = re.compile(r'version (\d+)\.(\d+)')
+#: The release of xfsprogs whose mkfs.xfs has the options ``exchange`` and ``parent``.
+_PARENT_POINTERS = (6, 10)
 _SYS_BLOCK = '/sys/class/block'
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
@@ -129,8 +132,7 @@ class HostStorage:
             # would only reserve space and add log traffic.
             '-m',
             'crc=1,finobt=1,bigtime=1,inobtcount=1,reflink=0,rmapbt=0',
-            '-i',
-            'nrext64=0',
+            *self._without_later_xfs_features(),
             # No stripe unit: RBD objects are not a RAID stripe, a 16 KiB page crosses an object
             # border in at most one of 256 cases, and 4 MiB alignment would waste small volumes.
             '-d',
@@ -138,6 +140,15 @@ class HostStorage:
             device,
             timeout=timeout_sec,
         )
+
+    def _without_later_xfs_features(self) -> list[str]:
+        """Return the options against defaults of mkfs.xfs that came after Linux 5.10."""
+        options = ['-i', 'nrext64=0']
+        version = _XFSPROGS.search(self._run('mkfs.xfs', '-V'))
+        # Earlier ones refuse the options of the features that they do not know.
+        if version and (int(version[1]), int(version[2])) >= _PARENT_POINTERS:
+            options += ['-i', 'exchange=0', '-n', 'parent=0']
+        return options
 
     def mount(self, device: str, mount_point: str, fstype: str, options: str) -> None:
         """Mount ``device``; create the mount point if it does not exist."""

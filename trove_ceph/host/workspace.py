@@ -132,11 +132,12 @@ def clear(directory: Path) -> None:
 def members(directory: Path) -> list[tuple[int, str]]:
     """List the pid and program name of the processes of a workspace and of those below it."""
     found = []
+    source = _source_of(directory)
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
         with contextlib.suppress(OSError, psutil.Error):
-            if _is_marked(process, directory) or _mounts_privately(process.pid, directory):
+            if _is_marked(process, directory) or _mounts_privately(process.pid, source):
                 found.append((process.pid, process.name()))
     return found
 
@@ -146,7 +147,7 @@ def _is_marked(process: psutil.Process, directory: Path) -> bool:
     return mark == str(directory) or mark.startswith(f'{directory}/')
 
 
-def _mounts_privately(pid: int, directory: Path) -> bool:
+def _mounts_privately(pid: int, source: str) -> bool:
     """Return whether a process sees the workspace through mounts in its own namespace.
 
     A container has another environment, and outlives the process that created its namespaces.
@@ -156,18 +157,23 @@ def _mounts_privately(pid: int, directory: Path) -> bool:
     namespace = os.readlink(entry / 'ns' / 'mnt')
     if namespace == os.readlink(processes.PROC / 'self' / 'ns' / 'mnt'):
         return False
-    # The path of a bind mount's source starts at the root of its file system.
-    mount_point = _mount_point_of(directory)
-    source = '/' + str(directory.relative_to(mount_point))
     lines = (entry / 'mountinfo').read_text().splitlines()
     return any(line.split()[3].startswith(f'{source}/') for line in lines)
 
 
-def _mount_point_of(directory: Path) -> Path:
-    point = directory
-    while not point.is_mount():
-        point = point.parent
-    return point
+def _source_of(directory: Path) -> str:
+    """Return the path of a directory in its file system, as a bind mount's source is shown.
+
+    It differs from the directory's own path if that is in a bind mount, such as a volume of a
+    container.
+    """
+    root, point = '/', '/'
+    for line in (processes.PROC / 'self' / 'mountinfo').read_text().splitlines():
+        _, _, _, its_root, its_point, *_ = line.split()
+        # A later mount hides an earlier one at the same point.
+        if directory.is_relative_to(its_point) and len(its_point) >= len(point):
+            root, point = its_root, its_point
+    return str(Path(root) / directory.relative_to(point))
 
 
 def _alive(directory: Path, exclude: tuple[str, ...]) -> list[int]:

@@ -166,8 +166,8 @@ class DataVolumeTestCase(base.FunctionalTestCase):
 
     def test_finishes_an_interrupted_format(self):
         _run('mkfs.xfs', '-q', self.device)
-        # sb_inprogress, as mkfs.xfs leaves it when it is killed before its last write
-        _write(self.device, 126, b'\x01')
+        # As mkfs.xfs leaves it when it is killed before its last write; with a valid checksum.
+        _run('xfs_db', '-x', '-c', 'sb 0', '-c', 'write inprogress 1', self.device)
 
         self._prepare()
 

@@ -135,10 +135,22 @@ class HostStorageTestCase(base.BaseTestCase):
     def test_xfs_is_made_with_the_given_timeout(self):
         self.storage().make_xfs('/dev/vdb', 'trove-data', timeout_sec=300)
 
-        command = self.execute.commands[0]
+        command = self.execute.commands[-1]
         self.assertEqual(('mkfs.xfs', '/dev/vdb'), (command[0], command[-1]))
         self.assertIn('-K', command)
-        self.assertEqual(300, self.execute.options[0]['timeout'])
+        self.assertEqual(300, self.execute.options[-1]['timeout'])
+
+    def test_xfs_has_no_features_that_older_kernels_lack(self):
+        for version, expected in (
+            ('6.1.0', ['nrext64=0']),
+            ('6.10.0', ['nrext64=0', 'exchange=0', 'parent=0']),
+            ('7.2.0', ['nrext64=0', 'exchange=0', 'parent=0']),
+        ):
+            storage = self.storage(mkfs_xfs=f'mkfs.xfs version {version}\n')
+            storage.make_xfs('/dev/vdb', 'trove-data', timeout_sec=300)
+            switched_off = ('nrext64=0', 'exchange=0', 'parent=0')
+            command = self.execute.commands[-1]
+            self.assertEqual(expected, [one for one in switched_off if one in command], version)
 
     def test_a_command_that_does_not_end_is_an_error(self):
         storage = self.storage(umount=subprocess.TimeoutExpired('umount', 60))

@@ -138,3 +138,40 @@ class ProcessesTest(base.BaseTestCase):
 
     def test_waiting_for_an_ended_process_returns_at_once(self):
         self.assertTrue(processes.wait_until_gone(int(ENDED.split()[0]), timeout_sec=0))
+
+
+class MembersTest(base.BaseTestCase):
+    """Processes in mount namespaces of their own, as of containers."""
+
+    def setUp(self):
+        super().setUp()
+        self.proc = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.processes.PROC', self.proc))
+        listed = [mock.Mock(pid=42, **{'environ.return_value': {}, 'name.return_value': 'mysqld'})]
+        self.useFixture(fixtures.MonkeyPatch('psutil.process_iter', lambda: listed))
+
+    def add(self, process, namespace, *mounts):
+        """Add a process with the root and the mount point of each of its mounts."""
+        directory = self.proc / process
+        (directory / 'ns').mkdir(parents=True)
+        (directory / 'ns' / 'mnt').symlink_to(f'mnt:[{namespace}]')
+        lines = [f'1 0 8:1 {root} {point} rw - ext4 /dev/vda rw' for root, point in mounts]
+        (directory / 'mountinfo').write_text('\n'.join(lines))
+
+    def members(self):
+        return workspace.members(pathlib.Path('/var/lib/trove-ceph/i'))
+
+    def test_finds_a_process_that_sees_the_workspace(self):
+        self.add('self', 1, ('/', '/'))
+        self.add('42', 2, ('/var/lib/trove-ceph/i/inspect-1/data', '/var/lib/mysql'))
+        self.assertEqual([(42, 'mysqld')], self.members())
+
+    def test_ignores_a_process_that_sees_another_directory(self):
+        self.add('self', 1, ('/', '/'))
+        self.add('42', 2, ('/var/lib/trove-ceph/i2/inspect-1/data', '/var/lib/mysql'))
+        self.assertEqual([], self.members())
+
+    def test_finds_it_if_the_workspace_is_in_a_bind_mount(self):
+        self.add('self', 1, ('/', '/'), ('/volumes/storage', '/var/lib/trove-ceph'))
+        self.add('42', 2, ('/volumes/storage/i/inspect-1/data', '/var/lib/mysql'))
+        self.assertEqual([(42, 'mysqld')], self.members())

@@ -16,6 +16,7 @@ class Sample(testtools.TestCase):
         self.skipTest('not here')
 
     def fails(self):
+        self.addDetail('facts', testtools.content.json_content({'pid': 1}))
         self.addDetail('mysqld.log', testtools.content.text_content('long\n' * 1000))
         self.assertEqual(1, len('ab'), 'the server')
 

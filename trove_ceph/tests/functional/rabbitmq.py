@@ -35,10 +35,12 @@ class RabbitMQ(fixtures.Fixture):
     """A node that is stopped at the end of the test.
 
     :param directory: the :class:`pathlib.Path` for its data and log
+    :param has_durable_exchanges: services of OpenStack are configured for quorum queues
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, has_durable_exchanges=False):
         self._directory = directory
+        self._has_durable_exchanges = has_durable_exchanges
 
     def _setUp(self):
         self.port, epmd, distribution = _free_ports(3)
@@ -46,7 +48,9 @@ class RabbitMQ(fixtures.Fixture):
         template = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES))
         definitions.write_text(
             template.get_template('rabbitmq-definitions.json.j2').render(
-                rabbit_passwords=PASSWORDS, volume_events_topic='trove-ceph-qos'
+                rabbit_passwords=PASSWORDS,
+                volume_events_topic='trove-ceph-qos',
+                has_durable_exchanges=self._has_durable_exchanges,
             )
         )
         config = self._directory / 'rabbitmq.conf'

@@ -42,10 +42,12 @@ KOLLA = base.CHECKOUT / 'etc/kolla/ansible/roles/trove-ceph/templates/trove-ceph
 class MessageBusTest(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
-        self.rabbit = self.useFixture(rabbitmq.RabbitMQ(self.directory))
         self.key_file = str(self.directory / 'keys.json')
         message_keys.create(self.key_file)
         self.queue_options = {}
+
+    def start_rabbitmq(self, **options):
+        self.rabbit = self.useFixture(rabbitmq.RabbitMQ(self.directory, **options))
 
     def configuration(self, who, guests=None):
         """Return the configuration of a process with a user's credentials."""
@@ -90,6 +92,7 @@ class MessageBusTest(base.FunctionalTestCase):
 
     def test_permissions_of_each_user(self):
         """One test, because a broker takes ten seconds to start."""
+        self.start_rabbitmq()
         self._service_and_caller()
         self._guest_at_the_service()
         self._caller_without_keys()
@@ -105,6 +108,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self.assertIn('om_rabbitmq_qos_prefetch_count', prefetch)
         self.assertEqual({'true'}, set(options.values()))
         self.assertLessEqual({'rabbit_quorum_queue', 'rabbit_stream_fanout'}, set(options))
+        self.start_rabbitmq(has_durable_exchanges=True)
         self.queue_options = {**dict.fromkeys(options, True), 'rabbit_qos_prefetch_count': 50}
         self._service_and_caller()
         self._agent_and_conductor()

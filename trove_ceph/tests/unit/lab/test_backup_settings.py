@@ -205,7 +205,7 @@ class TransportTest(SettingsTestCase):
     def test_each_user_is_defined_and_guests_have_no_other_permission(self):
         template = LAB / 'roles' / 'base' / 'templates' / 'rabbitmq-definitions.json.j2'
         text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(
-            **self.variables, volume_events_topic='trove-ceph-qos'
+            **self.variables, volume_events_topic='trove-ceph-qos', has_durable_exchanges=False
         )
         definitions = json.loads(text)
         users = {one['name'] for one in definitions['users']}

@@ -163,6 +163,15 @@ class FaultsTest(base.BaseTestCase):
         _, found = self.strike('checking', 0, act)
         self.assertEqual((verification.UNFINISHED, False), (found.verdict, found.is_against))
 
+    def test_a_timeout_that_ended_the_virtual_machine_is_unfinished(self):
+        def act(world, _name):
+            world.now += LATER_SEC
+            ended = exceptions.ServerFailedError('the confined program ended')
+            world.raises['check_undisturbed'] = ended
+
+        _, found = self.strike('checking', 0, act)
+        self.assertEqual((verification.UNFINISHED, False), (found.verdict, found.is_against))
+
     def test_calls_that_wait_for_a_dead_disk_are_aborted_before_cleanup(self):
         world = self.make_world()
         world.raises |= {'start': worlds.corrupt('redo'), 'prove_healthy': worlds.fault()}

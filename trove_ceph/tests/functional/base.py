@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of all functional tests."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -61,7 +62,13 @@ class FunctionalTestCase(TaggedTestCase):
         self.addOnException(lambda _: self._attach_logs())
 
     def _attach_logs(self):
-        for log in sorted(self.directory.rglob('*.log')):
+        # A directory on a disk that has died cannot be listed: os.walk skips it.
+        for directory, _, files in sorted(os.walk(self.directory)):
+            for name in sorted(name for name in files if name.endswith('.log')):
+                self._attach_log(Path(directory, name))
+
+    def _attach_log(self, log):
+        with contextlib.suppress(OSError):
             tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors='replace')
             if tail:
                 name = str(log.relative_to(self.directory))

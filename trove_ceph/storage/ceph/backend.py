@@ -224,17 +224,14 @@ class CephBackend(backend.Backend):
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
-            if not self._is_listed(context, image_id):
+            if stale_names.find_name(context, image_id) is None:
                 trash_entry.end_move(context, image_id)
             self._rbd.trash_restore(context, image_id, name)
-
-    def _is_listed(self, context: rados.Ioctx, image_id: str) -> bool:
-        return any(one['id'] == image_id for one in self._rbd.list2(context))
 
     def purge(self, pool: str, image_id: str) -> None:
         with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
             name = image_types.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
-            if self._is_listed(context, image_id):
+            if stale_names.find_name(context, image_id) is not None:
                 # Moving or restoring it was interrupted. librbd would refuse to remove it, but only
                 # after its snapshots are removed.
                 raise exceptions.BusyError(

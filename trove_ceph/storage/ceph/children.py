@@ -21,7 +21,7 @@ from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import connection, encoding, metadata, stale_names, trash_entry
 
-_DIRECTORY, _FORMAT_1 = 'rbd_directory', 'rbd_children'
+_FORMAT_1 = 'rbd_children'
 # Of an answer; a clone takes less than 64.
 _ANSWER_BYTES = 4 * 1024**2
 
@@ -181,10 +181,8 @@ class Children:
 
 
 def _find(context: rados.Ioctx, image_id: str) -> _Entry:
-    argument = encoding.string(image_id)
-    with contextlib.suppress(rados.ObjectNotFound):
-        _, answer = context.execute(_DIRECTORY, 'rbd', 'dir_get_name', argument)
-        return _Entry(encoding.Reader(answer).string())
+    if (name := stale_names.find_name(context, image_id)) is not None:
+        return _Entry(name)
     with contextlib.suppress(rados.ObjectNotFound):
         return _Entry(trash_entry.read(context, image_id).name, trashed=True)
     return _Entry(is_lost=not stale_names.has_header(context, image_id))

@@ -22,6 +22,14 @@ def find_id(context: rados.Ioctx, name: str) -> str | None:
     return next(iter(_ids(context, name)), None)
 
 
+def find_name(context: rados.Ioctx, image_id: str) -> str | None:
+    """Return the name of an id in the pool's directory, or None."""
+    with contextlib.suppress(rados.ObjectNotFound):
+        _, answer = context.execute(_DIRECTORY, 'rbd', 'dir_get_name', encoding.string(image_id))
+        return encoding.Reader(answer).string()
+    return None
+
+
 def create(context: rados.Ioctx, name: str, request: Callable[[], None]) -> None:
     """Create an image, even if a stale name is in the way."""
     try:

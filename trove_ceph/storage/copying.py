@@ -297,7 +297,8 @@ class _Destination:
 
         :param expected: the checksum of the copied data; None compares everything
         """
-        if not self._facts.find_snapshot(self._name):
+        # One of an interrupted attempt may not be usable before it is created again.
+        with contextlib.suppress(exceptions.AlreadyExistsError):
             self._writer.create_snapshot(self._name)
         created = self._image.snapshot(self._name)
         label = str(created)

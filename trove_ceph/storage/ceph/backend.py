@@ -23,6 +23,7 @@ from trove_ceph.storage.ceph import (
     objects,
     performance,
     placement,
+    snapshots,
     stale_names,
     streams,
     trash_entry,
@@ -84,8 +85,11 @@ class CephBackend(backend.Backend):
             yield facts
 
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        with self._image(snapshot.of, f'creating snapshot {snapshot.name} of') as (handle, _):
-            handle.create_snap(snapshot.name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
+        with self._image(snapshot.of, f'creating snapshot {snapshot.name} of') as (
+            handle,
+            context,
+        ):
+            snapshots.create(handle, context, snapshot.name)
 
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         subject = f'removing snapshot {snapshot.name} of'

@@ -18,9 +18,10 @@ _MASK = 2**_BITS - 1
 _EXIST = (1, 3)
 
 
-def object_name(image_id: str) -> str:
-    """Return the name of the object with the current map of an image."""
-    return f'rbd_object_map.{image_id}'
+def object_name(image_id: str, snapshot_id: int | None = None) -> str:
+    """Return the name of the object with the map of an image, or of a snapshot of it."""
+    name = f'rbd_object_map.{image_id}'
+    return name if snapshot_id is None else f'{name}.{snapshot_id:016x}'
 
 
 def marked(data: bytes) -> Iterator[int]:

@@ -11,7 +11,7 @@ import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, image_types
-from trove_ceph.storage.ceph import connection, description
+from trove_ceph.storage.ceph import connection, description, snapshots
 
 Answer = TypeVar('Answer')
 
@@ -179,7 +179,7 @@ class Writer(_Opened, backend.ImageWriter):
 
     def create_snapshot(self, name: str) -> None:
         with self._translated(f'creating snapshot {name} of'):
-            self.handle.create_snap(name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
+            snapshots.create(self.handle, self._context, name)
 
     def remove_snapshot(self, name: str) -> None:
         with self._translated(f'removing snapshot {name} of'):

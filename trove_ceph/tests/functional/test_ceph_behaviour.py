@@ -2,8 +2,8 @@
 """What Ceph itself does in the situations for which trove_ceph takes care, on the running version.
 
 ``doc/source/reference/ceph-behaviour.csv``, a table of the documents, has the expected answer for
-each version. The tests compare Ceph's answer with it, so the table cannot be wrong unnoticed. The
-tests use Ceph's libraries alone.
+each version. The tests compare Ceph's answer with it, so the table cannot be wrong unnoticed. They
+ask Ceph's libraries, not the back end.
 """
 
 import collections
@@ -21,6 +21,7 @@ from oslo_utils import units
 from testtools.content import text_content
 
 from trove_ceph.storage import image_types
+from trove_ceph.storage.ceph import object_map
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, storage
 
@@ -213,6 +214,21 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
             inherited = dict(handle.metadata_list())
         observed = 'inherited' if 'conf_rbd_qos_iops_limit' in inherited else 'not inherited'
         self.assert_table_says('limits of a clone', observed)
+
+    def test_interrupted_creation_of_a_snapshot(self):
+        """The snapshot is in the header, and its object map is not written."""
+        image = self.make_written()
+        with self.opened(image) as handle:
+            (snapshot,) = handle.list_snaps()
+            name = object_map.object_name(handle.id(), snapshot['id'])
+        with self.cluster.pool(self.pool) as pool:
+            pool.remove_object(name)
+        try:
+            self.read(image, 's')
+            observed = RIGHT
+        except rbd.ImageNotFound:
+            observed = '**ENOENT**'
+        self.assert_table_says('interrupted creation of a snapshot', observed)
 
     # Clients.
 

@@ -24,3 +24,5 @@ class ObjectMapTest(base.BaseTestCase):
 
     def test_the_name_of_the_object(self):
         self.assertEqual('rbd_object_map.1f9a', object_map.object_name('1f9a'))
+        name = 'rbd_object_map.1f9a.000000000000001c'
+        self.assertEqual(name, object_map.object_name('1f9a', 28))

@@ -128,7 +128,7 @@ class BackupSettingsTest(SettingsTestCase):
         """Return the options of the scenarios."""
         text = self.render(
             'tempest/tempest.conf.j2',
-            **{'lab_backups': 'trove_ceph', 'lab_warm_guests': 0} | variables,
+            **{'lab_backups': 'trove_ceph', 'keeps_warm_guests': False} | variables,
             storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
             replica_backend={'name': 'nvme-replica', 'pool': 'r'},
         )
@@ -149,9 +149,9 @@ class BackupSettingsTest(SettingsTestCase):
         self.assertEqual(placement.Expected('p', 'nvme', 2, 'osd'), expected['nvme'])
         self.assertEqual(placement.Expected('r', 'nvme', 1, 'osd'), expected['nvme-replica'])
 
-    def test_scenarios_of_warm_guests_follow_the_setting(self):
+    def test_scenarios_of_warm_guests_follow_the_lab(self):
         self.assertEqual('', self.tempest().guests_command)
-        command = shlex.split(self.tempest(lab_warm_guests=1, venv='/venv').guests_command)
+        command = shlex.split(self.tempest(keeps_warm_guests=True, venv='/venv').guests_command)
         self.assertEqual('/venv/bin/trove-ceph-manage', command[0])
         name, rest = shell.CommandManager().find_command(command[1:])[1:]
         self.assertEqual('guests list', name)

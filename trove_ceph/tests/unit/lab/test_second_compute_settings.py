@@ -26,9 +26,7 @@ class SecondComputeSettingsTest(SettingsTestCase):
     def test_tempest_lets_hosts_fail_only_if_there_are_two(self):
         names = {'server_command', 'host_command', 'failing_host'}
         found = []
-        for second_compute in (0, 1):
-            text = self.render(
-                'tempest/tempest.conf.j2', lab_second_compute=second_compute, lab_warm_guests=0
-            )
+        for has_second_host in (False, True):
+            text = self.render('tempest/tempest.conf.j2', has_second_host=has_second_host)
             found.append(names & {line.partition(' = ')[0] for line in text.splitlines()})
         self.assertEqual([set(), names], found)

@@ -121,7 +121,13 @@ class Writer(_Opened, backend.ImageWriter):
     """
 
     def __init__(self, link: connection.Connection, image: image_types.ImageRef):
-        super().__init__(link.new_client(), image)
+        client = link.new_client()
+        try:
+            super().__init__(client, image)
+        except BaseException:
+            # Nothing else would disconnect it: the binding does not when the handle is collected.
+            client.close()
+            raise
         try:
             with self._translated('locking'):
                 self.handle.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)

@@ -127,3 +127,22 @@ class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
         keyring = self.cluster.conf.with_name(f'ceph.{user}.keyring')
         keyring.write_text(f'[{user}]\n\tkey = {found["key"]}\n')
         return found['key']
+
+
+class WriterThatDoesNotOpenTest(contract.StorageContract, storage.CephStorageTestCase):
+    def test_leaves_no_client(self):
+        missing, held = self.ref('missing'), self.make()
+        holder = self.enterContext(storage.connect(self, self.cluster).open_writer(held))
+        holder.write(0, b'x').result()
+        for image, reason in (
+            (missing, exceptions.NotFoundError),
+            (held, exceptions.BusyError),
+        ):
+            self.assertRaises(reason, self.storage.open_writer, image)
+            before = self._threads()
+            for _ in range(3):
+                self.assertRaises(reason, self.storage.open_writer, image)
+            self.assertLessEqual(self._threads(), before, image)
+
+    def _threads(self):
+        return len(os.listdir('/proc/self/task'))

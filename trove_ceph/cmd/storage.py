@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trove-ceph-storage``: serve what needs a Ceph key."""
 
+import faulthandler
 import logging as stdlib_logging
 import os
 import queue
@@ -45,6 +46,8 @@ def main() -> int:
     # oslo.messaging imports eventlet, which tells so, and uses threads all the same.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     malloc.share()
+    # If Ceph's libraries abort, the log has the requests that they were serving.
+    faulthandler.enable()
     try:
         return run(sys.argv[1:])
     except ModuleNotFoundError as error:

@@ -119,16 +119,28 @@ class StorageCommandTest(base.BaseTestCase):
     def test_it_serves_until_it_is_told_to_end(self):
         self.configure('pools = volumes,vault')
         for number in (signal.SIGTERM, signal.SIGINT):
-            process = self.start(RUN_ON_FAKE, '--config-file', self.config)
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if 'answers on topic trove-ceph-storage' in line:
-                    break
-            process.send_signal(number)
-            lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
-            self.assertEqual(0, process.returncode, lines)
-            self.assertIn('has stopped', lines[-1])
+            process, text = self.signal(number)
+            self.assertEqual(0, process.returncode, text)
+            self.assertIn('has stopped', text)
+
+    def test_an_abort_shows_what_each_thread_did(self):
+        self.configure('pools = volumes,vault')
+        process, text = self.signal(signal.SIGABRT)
+        self.assertEqual(-signal.SIGABRT, process.returncode, text)
+        self.assertIn('Fatal Python error: Aborted', text)
+        self.assertIn('cmd/storage.py', text)
+
+    def signal(self, number):
+        """Send a signal to a serving process; return the process, which has ended, and its text."""
+        process = self.start(RUN_ON_FAKE, '--config-file', self.config)
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if 'answers on topic trove-ceph-storage' in line:
+                break
+        process.send_signal(number)
+        lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
+        return process, ''.join(lines)
 
     def test_it_exports_metrics(self):
         section = ('[trove_ceph_metrics]', 'enabled = true', 'port = 0')

@@ -43,6 +43,11 @@ class InstanceDeletion:
             steps.Step('delete the instance', self._delete_instance),
             steps.Step('delete the volume if it has no backup', self._reclaim_volume),
             steps.Step('delete the former volumes that have no backup', self._reclaim_others),
+            # A replica is trashed, and until it is purged its source keeps the snapshot.
+            steps.Step(
+                'purge the trashed images that have no clones',
+                lambda: volume_cleanup.purge_trashed(self._deps),
+            ),
         ]
 
     def _keep_volume(self) -> None:

@@ -30,6 +30,7 @@ case "$1-$2" in
         echo_summary "Starting trove_ceph"
         trove_ceph_init
         trove_ceph_register_guest_image
+        trove_ceph_configure_inspections
         trove_ceph_start
         ;;
     stack-test-config)

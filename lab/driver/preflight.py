@@ -43,6 +43,7 @@ def check(settings, clock=time) -> None:
 def _problems(settings, clock):
     probes = (
         _distribution,
+        _mirror,
         _directory,
         release.older_than_databases,
         _memory,
@@ -69,6 +70,14 @@ def _distribution(settings):
     if found not in SUPPORTED:
         names = ', '.join(' '.join(pair) for pair in sorted(SUPPORTED))
         yield (f'distribution {" ".join(found)} is not supported (supported: {names})')
+
+
+def _mirror(settings):
+    if _os_release().get('ID') == 'ubuntu' and not settings.values['debian_mirror']:
+        yield (
+            'the guest image needs a Debian mirror, and apt of Ubuntu knows none: set '
+            'TROVE_CEPH_LAB_DEBIAN_MIRROR, such as http://deb.debian.org/debian'
+        )
 
 
 def _os_release(path='/etc/os-release'):

@@ -88,6 +88,11 @@ def _new_key() -> message_auth.Key:
 def _opened(path: str) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise exceptions.KeyFileError(
+            f'{path}: cannot be read by user id {os.geteuid()}; give it a copy of its own: '
+            'install -m 0600 -o USER'
+        ) from error
     except OSError as error:
         raise exceptions.KeyFileError(
             f'{path}: cannot be read: {error.strerror}; create it with "trove-ceph-manage storage '

@@ -8,6 +8,7 @@
 DEST=$ROOT/opt
 DATA_DIR=$ROOT/opt/data
 STACK_USER=$(id -un)
+os_VENDOR=${HOST_VENDOR:-Debian}
 PYTHON=$ROOT/bin/python
 SYSTEMD_DIR=$ROOT/systemd
 GLOBAL_VENV=${GLOBAL_VENV-True}

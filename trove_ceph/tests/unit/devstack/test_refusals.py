@@ -74,6 +74,14 @@ class LocalConfTest(DevStackTestCase):
     def test_distribution(self):
         self._refused('Debian', HOST_PACKAGES='rpm')
 
+    def test_no_mirror_on_ubuntu(self):
+        self._refused('TROVE_CEPH_DEBIAN_MIRROR', HOST_VENDOR='Ubuntu')
+        self._refused(
+            'TROVE_CEPH_QUIESCE',
+            TROVE_CEPH_DEBIAN_MIRROR='http://deb.debian.org/debian',
+            TROVE_CEPH_QUIESCE='deep',
+        )
+
     def test_half_finished_stack(self):
         self._refused('./unstack.sh', 'devstack@trove-ceph-storage.service', STILL_RUNS='yes')
 
@@ -101,6 +109,7 @@ class StackTest(DevStackTestCase):
         message = self.refused('pre-install', 'install', fails=['installed_version.py'])
         self.assertIn('enable_plugin trove URL BRANCH', message)
         self.assertIn('trove>=', message)
+        self.assertIn(',>=26', message)
         self.assertEqual([], [one for one in self.calls() if one.startswith('setup_develop')])
 
     def test_no_configuration_of_ceph(self):
@@ -128,7 +137,10 @@ class StackTest(DevStackTestCase):
         self._refused('[database]', 'trove.conf', fails=['trove-ceph-manage-db'])
 
     def test_image(self):
-        self._refused('TROVE_CEPH_DEBIAN_MIRROR', fails=['images-build'])
+        self._refused('TROVE_CEPH_DEBIAN_MIRROR', fails=['images-build-guest'])
+
+    def test_inspections(self):
+        self._refused('the MySQL for inspections', fails=['images-build-mysql-rootfs'])
 
     def test_wheel(self):
         self._refused('the guest image was not built', fails=['pip-wheel'])

@@ -2,6 +2,7 @@
 """A stack, a second one, and their end."""
 
 import configparser
+import getpass
 import re
 import stat
 
@@ -12,6 +13,7 @@ from trove.common import cfg as trove_cfg
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage_service import message_keys
 from trove_ceph.tests.unit import devstack
 from trove_ceph.tests.unit.devstack import CHECKOUT, TIERS, DevStackTestCase
@@ -139,10 +141,15 @@ class StackTest(DevStackTestCase):
         """Each documented rabbitmqctl command is run."""
         text = (CHECKOUT / 'doc/source/admin/message-bus.rst').read_text()
         commands = re.findall(r'# (rabbitmqctl (?:[^\n\\]|\\\n|\\.)*)', text)
-        self.assertEqual(9, len(commands))
+        self.assertEqual(14, len(commands))
+        recorded = [
+            # The document lets rabbitmqctl ask for the password.
+            call.rpartition(' ')[0] if call.startswith('rabbitmqctl add_user') else call
+            for call in self.recorded
+        ]
         for command in commands:
             plain = ' '.join(command.replace('\\\n', ' ').replace("'", '').split())
-            self.assertIn(plain, self.recorded)
+            self.assertIn(plain, recorded)
 
     def test_cinder(self):
         found = _ini(self.root / 'etc/cinder/cinder.conf')
@@ -173,6 +180,19 @@ class StackTest(DevStackTestCase):
         self.assertIn('--mysql-version=9.7.4', call)
         self.assertIn('mysql/9/validation-rules.json', call)
 
+    def test_backups_are_inspected(self):
+        path = self.conf_file('trove-ceph-storage.conf')
+        conf = self.parsed(path, verification_conf.register)
+        section = conf.trove_ceph_verification
+        self.assertEqual({'9.7.4': '/cache/rootfs'}, section.mysqld_roots)
+        self._all_known(path, conf, 'trove_ceph_verification')
+        (call,) = [one for one in self.recorded if one.startswith('run_process')]
+        # Without a group, as root.
+        self.assertTrue(call.endswith('trove-ceph-storage.conf  root'), call)
+        installed = [one for one in self.recorded if one.startswith('install_package')]
+        for package in ('bubblewrap', 'sysbench'):
+            self.assertIn(package, ' '.join(installed))
+
     def test_order(self):
         """Trove uses the manager only after tables, types and the storage service exist."""
         steps = [
@@ -181,6 +201,7 @@ class StackTest(DevStackTestCase):
             'trove-ceph-manage db sync',
             'trove-ceph-manage tiers apply --only cinder',
             'register_datastore.py',
+            'images-build mysql-rootfs',
             'run_process trove-ceph-storage',
             'trove-ceph-manage storage status',
             f'iniset {self.root}/etc/trove/trove.conf DEFAULT taskmanager_manager trove_ceph.',
@@ -207,7 +228,11 @@ class StackTest(DevStackTestCase):
         self.assertEqual('trove.taskmanager.manager.Manager', manager)
         cache = self.root / 'opt/data/trove-ceph/images/guest-1'
         cache.mkdir(parents=True)
+        kept = self.root / 'var/cache'
+        kept.mkdir(parents=True)
+        self.local_conf['TROVE_CEPH_CACHE_DIR'] = str(kept)
         self.assertEqual(0, self.run_phases('', mode='clean').returncode)
+        self.assertTrue(kept.exists())
         self.assertFalse(self.conf_file('').exists())
         self.assertFalse(cache.parent.exists())
         self.assertEqual([], list((self.root / 'systemd').iterdir()))
@@ -230,6 +255,22 @@ class DefaultsTest(DevStackTestCase):
         self.local_conf['TROVE_CEPH_BUILD_IMAGE'] = 'False'
         calls = self.stack()
         self.assertEqual([], [one for one in calls if 'images-build' in one or 'image show' in one])
+        self._assert_uninspected(calls)
+
+    def test_with_another_mysql(self):
+        archive = self.root / 'mysql.tar'
+        archive.touch()
+        self.local_conf |= {
+            'TROVE_CEPH_MYSQL_IMAGE': str(archive),
+            'TROVE_CEPH_MYSQL_VERSION': '8.4.6',
+        }
+        self._assert_uninspected(self.stack())
+
+    def _assert_uninspected(self, calls):
+        self.assertEqual([], [one for one in calls if 'mysql-rootfs' in one])
+        self.assertNotIn('trove_ceph_verification', _ini(self.conf / 'trove-ceph-storage.conf'))
+        (call,) = [one for one in calls if one.startswith('run_process')]
+        self.assertTrue(call.endswith(f'trove-ceph-storage.conf  {getpass.getuser()}'), call)
 
     def test_back_ends_of_others_stay(self):
         self.local_conf['CINDER_ENABLED_BACKENDS'] = 'lvm:lvmdriver-1'

@@ -76,6 +76,9 @@ _MODULES = {'kolla_container': 'generate_module', 'kolla_toolbox': 'create_ansib
 _ENGINE = """\
 #!/bin/sh
 echo "$@" >> {log}
+case "$*" in
+    *import_definitions) cat > {definitions} ;;
+esac
 if [ -n "$ENGINE_FAILS" ]; then
     echo "Login was refused" >&2
     exit 1
@@ -95,6 +98,8 @@ class Deployment:
         self.playbooks = root / 'ansible'
         self._log = root / 'modules.jsonl'
         self._engine_log = root / 'engine.log'
+        #: What RabbitMQ was told to import.
+        self.definitions = root / 'definitions.json'
         self._link_playbooks()
         self._replace_modules()
         self._write_inventory()
@@ -130,7 +135,7 @@ class Deployment:
         tasks.write_text(yaml.safe_dump([copy]))
         engine = self.root / 'bin/docker'
         engine.parent.mkdir()
-        engine.write_text(_ENGINE.format(log=self._engine_log))
+        engine.write_text(_ENGINE.format(log=self._engine_log, definitions=self.definitions))
         engine.chmod(0o755)
 
     def _write_inventory(self) -> None:

@@ -20,6 +20,7 @@ from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
+from trove_ceph.imagebuild import cloud_settings
 from trove_ceph.storage_service import message_keys
 from trove_ceph.tests.unit import kolla
 from trove_ceph.tiers import tiers_file
@@ -320,7 +321,7 @@ class DeployTest(base.BaseTestCase):
     def test_bus_has_tls(self):
         guest = _ini(self.parse_trove(None)[0])
         for section, authority in (
-            (guest, '/etc/ssl/certs/ca-certificates.crt'),
+            (guest, f'/{cloud_settings.BUS_CA}'),
             (_ini(self.storage_conf('control01')), '/etc/ssl/certs/ca-certificates.crt'),
         ):
             self.assertEqual('true', section['oslo_messaging_rabbit']['ssl'])
@@ -371,7 +372,7 @@ class DeployTest(base.BaseTestCase):
         documented = {
             ' '.join(one.replace('\\\n', ' ').replace("'", '').split()) for one in documented
         }
-        self.assertEqual(9, len(documented))
+        self.assertEqual(14, len(documented))
         made = set(self.rabbitmq_commands())
         self.assertEqual(set(), documented - made)
         streams = [one for one in made - documented if 'stream-retention-policy' not in one]
@@ -393,6 +394,7 @@ class DeployTest(base.BaseTestCase):
                 yield from self.user_commands(values)
 
     def user_commands(self, values):
+        yield f'add_user {values["user"]}'
         # The module sets no password otherwise when the user exists.
         self.assertEqual('always', values['update_password'])
         for one in values['permissions']:
@@ -406,6 +408,17 @@ class DeployTest(base.BaseTestCase):
                 f'{one["write_priv"]} {one["read_priv"]}'
             )
 
+    def test_topic_permissions_are_of_an_exchange_that_exists(self):
+        [exchange] = json.loads(self.deployment.definitions.read_text())['exchanges']
+        conf = _ini(self.deployment.node('control01', 'trove-taskmanager', 'trove.conf'))
+        self.assertEqual(
+            (conf['DEFAULT']['control_exchange'], 'trove', 'topic'),
+            (exchange['name'], exchange['vhost'], exchange['type']),
+        )
+        # With quorum queues, Trove's services declare it durable, and could not otherwise.
+        self.assertEqual('true', conf['oslo_messaging_rabbit']['rabbit_quorum_queue'])
+        self.assertTrue(exchange['durable'])
+
     def test_streams_are_limited(self):
         made = [one for one in self.rabbitmq_commands() if 'stream-retention-policy' in one]
         self.assertEqual(2, len(made))
@@ -414,7 +427,7 @@ class DeployTest(base.BaseTestCase):
             self.assertRegex('trove-ceph-storage_fanout', command.split()[6])
 
     def test_the_service_is_asked(self):
-        calls = self.deployment.engine_calls()
+        calls = [one for one in self.deployment.engine_calls() if 'rabbitmqctl' not in one]
         self.assertEqual({'root', 'trove'}, {call.split()[2] for call in calls})
         for call in calls:
             self.assertIn('trove_ceph_storage trove-ceph-manage storage status', call)

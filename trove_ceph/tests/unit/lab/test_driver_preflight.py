@@ -81,6 +81,13 @@ class PreflightTest(LabTestCase):
     def test_accepts_a_suitable_machine(self):
         self.assertIsNone(preflight.check(self.settings))
 
+    def test_ubuntu_needs_a_mirror_of_debian(self):
+        self._distribution('ID=ubuntu\nVERSION_ID="24.04"\n')
+        (problem,) = self._problems()
+        self.assertIn('TROVE_CEPH_LAB_DEBIAN_MIRROR', problem)
+        self.settings.values['debian_mirror'] = 'http://deb.debian.org/debian'
+        self.assertIsNone(preflight.check(self.settings))
+
     def test_lists_every_problem(self):
         process, port = self._listening()
         self.root.mkdir()

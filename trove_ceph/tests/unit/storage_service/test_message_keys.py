@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key file is created and rotated, and an unusable one is refused."""
 
+import errno
 import json
 import os
 import stat
@@ -84,6 +85,13 @@ class KeyFileTest(base.BaseTestCase):
         os.chown(self.path, 4242, -1) if os.geteuid() == 0 else self.skipTest('needs root')
         with mock.patch('os.geteuid', lambda: 4243):
             self.assertIn('belongs to user id 4242, must belong to 4243', self.refusal())
+
+    def test_tells_who_may_not_read_the_file(self):
+        denied = PermissionError(errno.EACCES, 'Permission denied')
+        with mock.patch('os.open', side_effect=denied), mock.patch('os.geteuid', lambda: 4242):
+            refusal = self.refusal()
+        self.assertIn('cannot be read by user id 4242; give it a copy of its own', refusal)
+        self.assertNotIn('keys create', refusal)
 
     def test_refuses_a_damaged_file(self):
         good = message_keys.create(self.path)

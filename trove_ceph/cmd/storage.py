@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     parse(conf, arguments)
     logging.setup(conf, PROG)
     try:
-        return _serve(conf)
+        _serve(conf)
     except (exceptions.TroveCephError, cfg.Error) as error:
         LOG.error('Cannot serve: %s', error)
         stdlib_logging.shutdown()
@@ -102,7 +102,7 @@ def listen_for_the_end() -> 'queue.SimpleQueue[int]':
     return told
 
 
-def _serve(conf: cfg.ConfigOpts) -> int:
+def _serve(conf: cfg.ConfigOpts) -> NoReturn:
     # Told to end while it starts, it ends when it has started.
     told = listen_for_the_end()
     # Only here, so that --help works everywhere.
@@ -129,14 +129,13 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     told.get()
     if exported:
         exported.stop()
-    ended = service.stop()
+    service.stop()
     if limits:
-        ended = limits.stop(options.stop_timeout_sec) and ended
+        limits.stop(options.stop_timeout_sec)
     stdlib_logging.shutdown()
-    if not ended:
-        # A thread that waits for Ceph would keep the process.
-        os._exit(1 if failures else 0)
-    return 1 if failures else 0
+    # A thread that waits for Ceph would keep the process. And Ceph's libraries abort it now and then
+    # if their clients still run while the interpreter ends.
+    os._exit(1 if failures else 0)
 
 
 def _limits(conf: cfg.ConfigOpts) -> Any:

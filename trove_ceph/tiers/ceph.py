@@ -48,7 +48,8 @@ class Ceph:
             usage=self.usage(),
             users=self.users(),
             copies=self._copies(dump),
-            max_pgs_per_osd=self._max_pgs_per_osd(),
+            max_pgs_per_osd=int(self._of_monitor('mon_max_pg_per_osd')),
+            allows_single_copy=self._of_monitor('mon_allow_pool_size_one') == 'true',
         )
 
     def rules(self) -> dict[str, resources.Rule]:
@@ -207,11 +208,10 @@ class Ceph:
                 found[name] = min(acting, found.get(name, acting))
         return found
 
-    def _max_pgs_per_osd(self) -> int:
-        """Return the limit that a running monitor uses, which its own ceph.conf may set."""
+    def _of_monitor(self, option: str) -> str:
+        """Return the value that a running monitor uses, which its own ceph.conf may set."""
         monitor = self.query('mon', 'dump')['mons'][0]['name']
-        answer = self.query('tell', f'mon.{monitor}', 'config', 'get', 'mon_max_pg_per_osd')
-        return int(answer['mon_max_pg_per_osd'])
+        return str(self.query('tell', f'mon.{monitor}', 'config', 'get', option)[option])
 
     def query(self, *words: object) -> Any:
         """Return the answer to a command that changes nothing."""

@@ -25,6 +25,7 @@ def plan(
     findings += _rules(target, ceph)
     for pool in target.pools:
         findings += _pool(pool, target, ceph)
+    findings += _refused_single_copies(target, ceph)
     if not any(isinstance(found, Finding) for found in findings):
         findings += _too_many_groups(target, ceph)
     return findings
@@ -61,6 +62,19 @@ def _placement_problems(
                 f'with OSDs{which} under {placement.root}, there '
                 f'{"is" if len(members) == 1 else "are"} {len(members)}',
                 fatal,
+            )
+
+
+def _refused_single_copies(target: resources.Desired, ceph: CephState) -> Iterator[Finding]:
+    """Yield the pools that are to have one copy, if the monitors refuse that."""
+    if ceph.allows_single_copy:
+        return
+    for pool in target.pools:
+        found = ceph.pools.get(pool.name)
+        if not pool.profile and pool.size == 1 and (found is None or found.size != 1):
+            yield Finding(
+                f'pool {pool.name} is to have one copy, and the monitors refuse that: run "ceph '
+                'config set mon mon_allow_pool_size_one true" first'
             )
 
 

@@ -200,6 +200,7 @@ class CephState:
     :param profiles: None: a profile that tiers do not support
     :param copies: the least number of complete copies, or chunks, of any placement group of a pool
     :param max_pgs_per_osd: mon_max_pg_per_osd
+    :param allows_single_copy: mon_allow_pool_size_one
     """
 
     osds: tuple[Osd, ...]
@@ -210,6 +211,7 @@ class CephState:
     users: Mapping[str, User]
     copies: Mapping[str, int]
     max_pgs_per_osd: int
+    allows_single_copy: bool
 
     def serving(self, placement: Placement) -> list[Osd]:
         """Return the OSDs from which a placement chooses."""

@@ -212,6 +212,18 @@ class ApplyTest(base.FunctionalTestCase):
         )
         tiers = {'groups': ceph.tier('data', 'ssd', 'groups', 3, 1024)}
         self._check_refused(tiers, 'exceed mon_max_pg_per_osd = 500')
+        self._allow_single_copies('false')
+        self.addCleanup(self._allow_single_copies, 'true')
+        tiers = {'single': ceph.tier('replica', 'ssd', 'single', 1, 8)}
+        self._check_refused(tiers, 'set mon mon_allow_pool_size_one true')
+
+    def _allow_single_copies(self, value):
+        option = ('config', 'set', 'mon_allow_pool_size_one', value)
+        subprocess.run(
+            ['ceph', '--conf', self.cluster.conf, 'tell', 'mon.*', *option],
+            check=True,
+            capture_output=True,
+        )
 
     def _check_refused(self, tiers, *reasons):
         result = self.cluster.tiers('apply', {'tiers': tiers})

@@ -251,6 +251,20 @@ class DefaultsTest(DevStackTestCase):
         self.assertEqual({None}, {one.device_class for one in tiers.values()})
         self.assertEqual('', _ini(self.root / 'etc/tempest.conf')['trove_ceph']['placement'])
 
+    def test_single_copies_are_allowed_if_a_tier_has_one(self):
+        for tiers, expected in (
+            ('rbd:data:any:1', 1),
+            ('nvme:data:nvme:2 copy:replica:nvme:1', 1),
+            ('nvme:data:nvme:2 vault:vault:hdd:10', 0),
+        ):
+            self.local_conf['TROVE_CEPH_TIERS'] = tiers
+            calls = self.stack()
+            setting = 'config set mon mon_allow_pool_size_one true'
+            found = [number for number, one in enumerate(calls) if setting in one]
+            self.assertEqual(expected, len(found), tiers)
+            applied = [number for number, one in enumerate(calls) if 'tiers apply' in one]
+            self.assertLess(max(found, default=-1), min(applied))
+
     def test_without_image(self):
         self.local_conf['TROVE_CEPH_BUILD_IMAGE'] = 'False'
         calls = self.stack()

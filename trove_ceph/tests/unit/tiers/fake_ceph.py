@@ -18,10 +18,12 @@ class FakeCeph:
 
     :param hosts: number of hosts
     :param osds: number of OSDs of each device class on each host
+    :param single_copies: whether the monitors allow them, which is not their default
     """
 
-    def __init__(self, hosts=3, osds=2, classes=_CLASSES, max_pgs=250):
+    def __init__(self, hosts=3, osds=2, classes=_CLASSES, max_pgs=250, single_copies=True):
         self.max_pgs = max_pgs
+        self.single_copies = single_copies
         self.nodes = [{'id': -1, 'name': 'default', 'type': 'root', 'children': []}]
         self.rules = [_rule(0, 'replicated_rule', 'default', 'choose_firstn', 'osd')]
         self.profiles = {'default': {'k': '2', 'm': '2', 'plugin': 'jerasure', 'technique': 'x'}}
@@ -89,6 +91,9 @@ class FakeCeph:
             'mon dump': lambda: {'mons': [{'name': 'a'}]},
             'tell mon.a config get mon_max_pg_per_osd': lambda: {
                 'mon_max_pg_per_osd': str(self.max_pgs)
+            },
+            'tell mon.a config get mon_allow_pool_size_one': lambda: {
+                'mon_allow_pool_size_one': str(self.single_copies).lower()
             },
         }
         return answers[' '.join(words)]()

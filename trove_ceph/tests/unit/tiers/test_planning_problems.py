@@ -56,6 +56,21 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'mon_max_pg_per_osd = 250',
             ),
             (
+                'new pool with one copy',
+                {'single_copies': False},
+                {},
+                None,
+                'pool replicas is to have one copy, and the monitors refuse that: run "ceph config '
+                'set mon mon_allow_pool_size_one true" first',
+            ),
+            (
+                'pool that loses its other copies',
+                {},
+                {'tiers/fast/copies': 1, 'tiers/fast/allow_single_copy': True},
+                lambda fakes: setattr(fakes.ceph, 'single_copies', False),
+                'pool volumes-fast is to have one copy',
+            ),
+            (
                 'pool on another class',
                 {},
                 {},

@@ -133,8 +133,8 @@ def _serve(conf: cfg.ConfigOpts) -> NoReturn:
     if limits:
         limits.stop(options.stop_timeout_sec)
     stdlib_logging.shutdown()
-    # A thread that waits for Ceph would keep the process. And Ceph's libraries abort it now and then
-    # if their clients still run while the interpreter ends.
+    # A thread that waits for Ceph would keep the process. And Ceph's libraries abort it at times if
+    # their clients still run while the interpreter ends.
     os._exit(1 if failures else 0)
 
 

@@ -76,7 +76,7 @@ def _mirror(settings):
     if _os_release().get('ID') == 'ubuntu' and not settings.values['debian_mirror']:
         yield (
             'the guest image needs a Debian mirror, and apt of Ubuntu knows none: set '
-            'TROVE_CEPH_LAB_DEBIAN_MIRROR, such as http://deb.debian.org/debian'
+            'TROVE_CEPH_LAB_DEBIAN_MIRROR, such as http://mirror.example.org/debian'
         )
 
 

@@ -40,6 +40,7 @@ class Ceph:
         """
         rules = self._rules_by_number()
         dump = self.query('osd', 'dump')
+        monitor = self.query('mon', 'dump')['mons'][0]['name']
         return resources.CephState(
             osds=crush.read_osds(self.query('osd', 'tree')['nodes']),
             rules={rule.name: rule for rule in rules.values()},
@@ -48,8 +49,8 @@ class Ceph:
             usage=self.usage(),
             users=self.users(),
             copies=self._copies(dump),
-            max_pgs_per_osd=int(self._of_monitor('mon_max_pg_per_osd')),
-            allows_single_copy=self._of_monitor('mon_allow_pool_size_one') == 'true',
+            max_pgs_per_osd=int(self._of_monitor(monitor, 'mon_max_pg_per_osd')),
+            allows_single_copy=self._of_monitor(monitor, 'mon_allow_pool_size_one') == 'true',
         )
 
     def rules(self) -> dict[str, resources.Rule]:
@@ -208,9 +209,8 @@ class Ceph:
                 found[name] = min(acting, found.get(name, acting))
         return found
 
-    def _of_monitor(self, option: str) -> str:
+    def _of_monitor(self, monitor: str, option: str) -> str:
         """Return the value that a running monitor uses, which its own ceph.conf may set."""
-        monitor = self.query('mon', 'dump')['mons'][0]['name']
         return str(self.query('tell', f'mon.{monitor}', 'config', 'get', option)[option])
 
     def query(self, *words: object) -> Any:

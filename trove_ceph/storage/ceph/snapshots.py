@@ -4,8 +4,8 @@
 The owner of an image's lock creates its snapshots, also those that other clients request. It adds
 the snapshot to the image's header and then writes the snapshot's object map
 (SnapshotCreateRequest.cc in src/librbd/operation of Ceph's source). If it dies in between, the
-snapshot exists, and whoever opens it gets ENOENT. A client that had requested it does not notice:
-it repeats the request, and librbd takes "exists" for success then.
+snapshot exists, and each attempt to open it fails with ENOENT. A client that requested it repeats
+the request, and librbd then reports "exists" as a success.
 """
 
 import rados

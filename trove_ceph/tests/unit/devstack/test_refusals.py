@@ -78,7 +78,7 @@ class LocalConfTest(DevStackTestCase):
         self._refused('TROVE_CEPH_DEBIAN_MIRROR', HOST_VENDOR='Ubuntu')
         self._refused(
             'TROVE_CEPH_QUIESCE',
-            TROVE_CEPH_DEBIAN_MIRROR='http://deb.debian.org/debian',
+            TROVE_CEPH_DEBIAN_MIRROR='http://mirror.example.org/debian',
             TROVE_CEPH_QUIESCE='deep',
         )
 

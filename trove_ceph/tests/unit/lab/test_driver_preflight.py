@@ -85,7 +85,7 @@ class PreflightTest(LabTestCase):
         self._distribution('ID=ubuntu\nVERSION_ID="24.04"\n')
         (problem,) = self._problems()
         self.assertIn('TROVE_CEPH_LAB_DEBIAN_MIRROR', problem)
-        self.settings.values['debian_mirror'] = 'http://deb.debian.org/debian'
+        self.settings.values['debian_mirror'] = 'http://mirror.example.org/debian'
         self.assertIsNone(preflight.check(self.settings))
 
     def test_lists_every_problem(self):

@@ -41,6 +41,8 @@ class LoadRunner(runner.Runner):
         missing = self._missing(self._datasets(stack))
         if not missing:
             return
+        if self._plan.cleanup:
+            stack.callback(self.run_command, 'cleanup', self._plan.cleanup)
         if self._plan.prepare:
             with self.progress.step('prepare', 'preparing', 1):
                 self.run_command('prepare', self._plan.prepare)
@@ -152,6 +154,9 @@ class LoadRunner(runner.Runner):
         cell = each.cell
         directory = self.new_directory(cell.iteration, each.config)
         text = f'{each.number}/{self._total} {_text(cell)}'
+        if cell.variant.prepare:
+            self.progress.note(f'preparing {cell.variant.name}', None)
+            self.run_command(f'prepare-{cell.variant.name}', cell.variant.prepare)
         with self.progress.step('run', text, run_sec(self._plan)):
             disclosed = self.disclose(used)
             load = self._plan.load(cell, each.dataset)

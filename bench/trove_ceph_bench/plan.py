@@ -21,11 +21,15 @@ COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes')
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One way of running MySQL, to compare with others, on one or more targets."""
+    """One way of running MySQL, to compare with others, on one or more targets.
+
+    :param prepare: command to run before each run of the variant, before its clients connect
+    """
 
     name: str
     role: str
     targets: Sequence[Mapping[str, Any]]
+    prepare: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +57,7 @@ class LoadPlan:
     :param scale: share of the rows of datasets with a size of their own, for a small machine
     :param text: the plan as it is stored with the results
     :param prepare: command to run once before the first run, unless no run is missing
+    :param cleanup: command to run once at the end, also after a failure
     """
 
     name: str
@@ -76,6 +81,7 @@ class LoadPlan:
     fio: Sequence[str] = ()
     events: Sequence[model.Event] = ()
     prepare: str | None = None
+    cleanup: str | None = None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
         """Yield all measurements in order: variants alternate innermost (ABAB).
@@ -141,6 +147,8 @@ class LoadPlan:
             'events': [_event(event) for event in self.events],
             'committer': self.committer,
         }
+        if cell.variant.prepare:
+            configuration['commands'] = {'prepare': cell.variant.prepare}
         if self.restart:
             configuration['restart'] = True
         if cell.fill_percent is not None:

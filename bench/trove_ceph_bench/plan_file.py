@@ -202,6 +202,7 @@ def _variant(content: Mapping[str, Any], path: ValuePath, scale: float) -> plan.
         content['name'],
         content['role'],
         tuple(target_specs.scaled(each, scale) for each in found),
+        content.get('prepare'),
     )
 
 

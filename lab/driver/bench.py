@@ -60,6 +60,7 @@ def run(settings, args) -> int:
         'PATH': f'{programs}:{settings.root}/venv/bin:{os.environ["PATH"]}',
         'BENCH_CEPH_CONF': str(settings.root / 'etc' / 'ceph' / 'ceph.conf'),
         'BENCH_BACKUPS': f'{LAB_DIR}/bin/lab backups',
+        'BENCH_HCI': f'{LAB_DIR}/bin/lab hci',
         'BENCH_KILL_SERVER': f'{LAB_DIR}/bin/lab kill-server',
         'TROVE_CEPH_CACHE': str(settings.cache),
         **_first_database(settings),

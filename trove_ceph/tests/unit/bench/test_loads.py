@@ -11,7 +11,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.bench import fakes, test_plan
-from trove_ceph_bench import loads, model, progress, results, targets
+from trove_ceph_bench import loads, model, progress, result_groups, results, targets
 from trove_ceph_bench import plan as plans
 
 MIB = units.Mi
@@ -85,6 +85,50 @@ class PrepareTestCase(LoadRunnerTestCase):
         outcome = self.run_plan(prepare='echo no such command; exit 3')
         self.assertRegex(outcome.failures[0], 'prepare of the plan failed: exit code 3')
         self.assertEqual([], self.notes)
+
+
+class VariantCommandTestCase(LoadRunnerTestCase):
+    """Variants on the same servers, which their commands switch."""
+
+    def setUp(self):
+        super().setUp()
+        self.trace = self.path.parent / 'trace'
+
+    def switch(self, *names, **changes):
+        servers = test_plan.OURS.targets[:1]
+        variants = [
+            plans.Variant(name, 'subject', servers, f'echo {name} >> {self.trace}')
+            for name in names
+        ]
+        workloads = [test_plan.workloads.get('read')]
+        return self.run_plan(
+            **{'variants': variants, 'reference': names[0], 'threads': [4], 'workloads': workloads}
+            | changes
+        )
+
+    def test_runs_before_each_run_of_its_variant(self):
+        self.switch('off', 'on', cleanup=f'echo end >> {self.trace}')
+        self.assertEqual(['off', 'on', 'off', 'on', 'end'], self.trace.read_text().split())
+        self.assertEqual(4, self.count('measure'))
+        self.assertEqual(1, self.count('enter'))
+
+    def test_nothing_runs_if_no_run_is_missing(self):
+        for _ in range(2):
+            self.switch('off', 'on', cleanup=f'echo end >> {self.trace}')
+        self.assertEqual(5, len(self.trace.read_text().split()))
+
+    def test_its_runs_are_compared(self):
+        self.switch('off', 'on', repeats=1)
+        (group,) = result_groups.group(result_groups.gather(self.stored()))
+        self.assertEqual(['off', 'on'], sorted(group.cells))
+
+    def test_a_failure_ends_the_plan_and_the_cleanup_runs(self):
+        servers = test_plan.OURS.targets[:1]
+        variants = [plans.Variant('off', 'subject', servers, 'echo cannot; exit 4')]
+        outcome = self.switch('off', variants=variants, cleanup=f'echo end >> {self.trace}')
+        self.assertIn('prepare-off of the plan failed: exit code 4', outcome.failures[0])
+        self.assertEqual(0, self.count('measure'))
+        self.assertEqual('end\n', self.trace.read_text())
 
 
 class OrderTestCase(LoadRunnerTestCase):

@@ -179,6 +179,23 @@ class PaperTestCase(PlanFileTestCase):
         self.assertEqual(['write', 'read', 'mixed-70-30'], [each.name for each in loaded.workloads])
         self.assertEqual(75 * units.Gi, dataset.size_bytes(loaded.datasets[0], loaded.tables))
 
+    def test_hci_split(self):
+        loaded = self.plan('hci-split')
+        decoupled, divided = loaded.variants
+        self.assertEqual(decoupled.targets, divided.targets)
+        self.assertEqual(list(range(1, len(divided.targets) + 1)), loaded.instances)
+        self.assertEqual(
+            ['lift', 'apply', 'apply'],
+            [each.split()[-1] for each in (decoupled.prepare, divided.prepare, loaded.cleanup)],
+        )
+        order = [cell.variant.name for cell in loaded.cells()]
+        self.assertEqual(['decoupled', 'hci'] * (len(order) // 2), order)
+        # Repeats are outermost, so that a drift of the machine meets all numbers of instances.
+        self.assertEqual(
+            sorted(cell.iteration for cell in loaded.cells()),
+            [cell.iteration for cell in loaded.cells()],
+        )
+
     def test_fill(self):
         loaded = self.plan('fill')
         self.assertEqual([14, 70, 87], loaded.fill_percent)

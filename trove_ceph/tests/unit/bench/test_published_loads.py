@@ -80,6 +80,26 @@ class PublishedLoadsTest(base.BaseTestCase):
         # A hundredth of 75 GiB in ten tables.
         self.assertEqual([('fill', 330043)], [note for note in self.notes if note[0] == 'fill'])
 
+    def test_the_division_of_cpus_is_switched_before_each_run(self):
+        trace = self.path.parent / 'trace'
+        program = self.path.parent / 'divide'
+        program.write_text(f'#!/bin/sh\necho "$1" >> {trace}\n')
+        program.chmod(0o755)
+        self.useFixture(fixtures.EnvironmentVariable('BENCH_HCI', str(program)))
+        outcome = self.run_plan('hci-split', 'scale=0.01', 'repeats=1', 'workloads=[write]')
+        self.assertEqual((8, []), (outcome.measured, outcome.failures))
+        self.assertEqual(['lift', 'apply'] * 4 + ['apply'], trace.read_text().split())
+        (_, _, most, names) = self.measured[-1]
+        self.assertEqual((4, 5), (most, len(names)))
+        self.assertEqual(['shop'], [one.name for one in self.trove.instances.listed])
+
+    def test_the_division_of_cpus_needs_a_command(self):
+        self.useFixture(fixtures.EnvironmentVariable('BENCH_HCI'))
+        outcome = self.run_plan('hci-split', 'repeats=1', 'workloads=[write]')
+        self.assertEqual(0, outcome.measured)
+        log = (self.path / 'prepare-decoupled.log').read_text()
+        self.assertIn('BENCH_HCI: is not set. Set it to a command', log)
+
     def test_the_same_command_resumes_and_creates_no_fleet_for_nothing(self):
         self.run_plan('hci-fleet', *SMALL_FLEET)
         requests = len(self.trove.instances.requests)

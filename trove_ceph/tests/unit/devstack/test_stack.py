@@ -3,11 +3,13 @@
 
 import configparser
 import getpass
+import json
 import re
 import stat
 
 from keystoneauth1 import loading
 from oslo_config import cfg
+from oslo_messaging._drivers import amqp, impl_rabbit
 from trove.common import cfg as trove_cfg
 
 from trove_ceph.conf import qos as qos_conf
@@ -150,6 +152,25 @@ class StackTest(DevStackTestCase):
         for command in commands:
             plain = ' '.join(command.replace('\\\n', ' ').replace("'", '').split())
             self.assertIn(plain, recorded)
+
+    def test_exchange_is_that_of_topic_permissions_and_of_the_document(self):
+        made = json.loads((self.root / 'state/definitions').read_text())
+        text = (CHECKOUT / 'doc/source/admin/message-bus.rst').read_text()
+        documented = re.search(r"echo '([^']*)' \|\n +rabbitmqctl import_definitions", text)[1]
+        self.assertEqual(json.loads(documented), made)
+        [exchange] = made['exchanges']
+        (call,) = [one for one in self.recorded if 'set_topic_permissions' in one]
+        vhost, user, name = call.split()[3:6]
+        self.assertEqual(
+            (exchange['vhost'], 'trove-guest', exchange['name']), (vhost, user, name)
+        )
+        # What oslo.messaging declares must be equal to it in this, too.
+        conf = self.parsed(self.root / 'etc/trove/trove.conf')
+        conf.register_opts(amqp.amqp_opts + impl_rabbit.rabbit_opts, 'oslo_messaging_rabbit')
+        section = conf.oslo_messaging_rabbit
+        self.assertEqual(
+            section.amqp_durable_queues or section.rabbit_quorum_queue, exchange['durable']
+        )
 
     def test_cinder(self):
         found = _ini(self.root / 'etc/cinder/cinder.conf')

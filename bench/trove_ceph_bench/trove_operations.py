@@ -152,17 +152,29 @@ class Operations:
         return self._create(name, nics=nics_of(source), replica_of=source.id)
 
     def create(
-        self, name: str, like: str, flavor_id: str, volume: Mapping[str, Any], zone: str | None
+        self,
+        name: str,
+        like: str,
+        flavor_id: str,
+        volume: Mapping[str, Any],
+        zone: str | None = None,
+        configuration_id: str | None = None,
     ) -> str:
         """Create an instance like another one; return the id once it is HEALTHY.
 
         :param flavor_id: of the new instance
         :param volume: its ``size`` in GiB and its ``type``
         :param zone: availability zone; None: the request names none
+        :param configuration_id: of a configuration group; None: the request names none
         """
         source = self._trove.instances.get(cloud.find_one(self._trove.instances, like).id)
-        parameters = parameters_like(source) | {'flavor_id': flavor_id, 'volume': dict(volume)}
-        return self._create(name, **parameters, access=access_like(source), availability_zone=zone)
+        return self._create(
+            name,
+            **parameters_like(source)
+            | {'flavor_id': flavor_id, 'volume': dict(volume), 'configuration': configuration_id},
+            access=access_like(source),
+            availability_zone=zone,
+        )
 
     def list_databases(self, instance: str, at_once: int) -> None:
         """List the databases of an instance several times in parallel, as busy clients do."""

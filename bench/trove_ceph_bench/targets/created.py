@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Target: a Trove instance that the plan creates, and removes at its end.
 
-An instance of the same name is reused if it has the flavor and the volume of the plan; otherwise it
-is left by another plan or a killed one, and is replaced. Only names that begin with ``bench-`` are
+An instance of the same name is reused if it has the flavor, the volume and the configuration group
+of the plan; otherwise it is left by another plan or a killed one, and is replaced. Only names that begin with ``bench-`` are
 accepted, so a plan cannot remove a tenant's instance.
 """
 
@@ -111,14 +111,20 @@ class CreatedTarget:
 
     def _ensure_instance(self) -> None:
         flavor = self._flavor()
+        configuration_id = self._configuration_id()
         for found in self._found():
-            if self._is_usable(found, flavor):
+            if self._is_usable(found, flavor, configuration_id):
                 return
             LOG.warning('Removing %s, left by an earlier run', self)
             self._operations.delete_instance(found.id)
         volume = {'size': self._spec['volume_gib'], 'type': self._spec.get('volume_type')}
         self._operations.create(
-            self._instance, self._spec['like'], flavor.id, volume, self._spec.get('zone')
+            self._instance,
+            self._spec['like'],
+            flavor.id,
+            volume,
+            self._spec.get('zone'),
+            configuration_id,
         )
 
     def _flavor(self) -> Any:
@@ -127,18 +133,25 @@ class CreatedTarget:
             return cloud.find_one(self._trove.flavors, given['name'])
         return cloud.find_flavor(self._trove.flavors, given['ram_mib'], given['vcpus'])
 
+    def _configuration_id(self) -> str | None:
+        # Trove takes no name, and answers with an error of its own to an unknown id.
+        if 'configuration' not in self._spec:
+            return None
+        return cloud.find_one(self._trove.configurations, self._spec['configuration']).id
+
     def _found(self) -> list[Any]:
         return [one for one in cloud.list_all(self._trove.instances) if one.name == self._instance]
 
-    def _is_usable(self, found: Any, flavor: Any) -> bool:
+    def _is_usable(self, found: Any, flavor: Any, configuration_id: str | None) -> bool:
         if (found.status, found.operating_status) != ('ACTIVE', 'HEALTHY'):
             return False
-        # A list does not show the type of the volume.
+        # A list shows neither the type of the volume nor the group.
         shown = self._trove.instances.get(found.id)
         return (
             str(shown.flavor['id']) == str(flavor.id)
             and shown.volume['size'] == self._spec['volume_gib']
             and self._spec.get('volume_type') in (None, shown.volume.get('type'))
+            and configuration_id == getattr(shown, 'configuration', {}).get('id')
         )
 
     def _ensure_no_instance(self, failure: BaseException | None) -> None:

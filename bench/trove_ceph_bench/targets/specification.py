@@ -142,6 +142,7 @@ _CREATE = _object(
         'volume_gib': _count('a number of GiB'),
         'volume_type': _text('a volume type'),
         'zone': _text('an availability zone'),
+        'configuration': _text('name or id of a configuration group'),
     },
     ('name', 'like', 'flavor', 'volume_gib'),
 )

@@ -79,8 +79,11 @@ def fake_trove():
         fake_cloud.resource(id='small', name='db.small', ram=1024, vcpus=1),
         fake_cloud.resource(id='big', name='db.hci', ram=8192, vcpus=4),
     ]
+    groups = [fake_cloud.resource(id='group-1', name='small-pool')]
     return fake_cloud.resource(
-        instances=start_with(), flavors=fake_cloud.resource(list=lambda: flavors)
+        instances=start_with(),
+        flavors=fake_cloud.resource(list=lambda: flavors),
+        configurations=fake_cloud.resource(list=lambda: groups),
     )
 
 
@@ -128,6 +131,22 @@ class CreatedTargetTest(base.BaseTestCase):
         with self.target(flavor={'name': 'db.small'}):
             self.assertEqual('small', self.trove.instances.requests[0][1]['flavor_id'])
 
+    def test_configuration_group_by_name(self):
+        with self.target(configuration='small-pool'):
+            self.assertEqual('group-1', self.trove.instances.requests[0][1]['configuration'])
+
+    def test_no_such_configuration_group(self):
+        error = self.assertRaises(UNAVAILABLE, self.target(configuration='big-pool').__enter__)
+        self.assertIn('big-pool: Trove lists none of this name', str(error))
+        self.assertEqual([], self.trove.instances.requests)
+
+    def test_reuses_an_instance_only_with_its_configuration_group(self):
+        for group, created_anew in (('group-1', 0), ('group-2', 1), (None, 1)):
+            more = {'configuration': {'id': group}} if group else {}
+            self.trove.instances = start_with(fleet_member(**more))
+            with self.target(configuration='small-pool'):
+                self.assertEqual(created_anew, len(self.trove.instances.requests), group)
+
     def test_no_flavor_of_that_size(self):
         target = self.target(flavor={'ram_mib': 4096, 'vcpus': 2})
         error = self.assertRaises(UNAVAILABLE, target.__enter__)
@@ -145,6 +164,7 @@ class CreatedTargetTest(base.BaseTestCase):
             {'volume': {'size': 2, 'type': 'nvme'}},
             {'volume': {'size': 100, 'type': 'hdd'}},
             {'flavor': {'id': 'small'}},
+            {'configuration': {'id': 'group-1'}},
             {'status': 'ERROR'},
             {'operating_status': 'FAILED'},
         ):

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.host import commands, rbd_pool
 from trove_ceph.tiers import crush
@@ -32,6 +34,11 @@ class PoolUsage:
     fullest_osd_percent: float
     nearfull_percent: float
     full_percent: float
+
+    @property
+    def stored_gib(self) -> float:
+        """Return the data of the pool in GiB, each copy of an object counted once."""
+        return self.used_percent / 100 * self.total_bytes / units.Gi
 
     def fullest_osd_percent_at(self, used_percent: float) -> float:
         """Return how full the fullest OSD is when the pool is filled to a percentage.

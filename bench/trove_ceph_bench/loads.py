@@ -58,8 +58,8 @@ class LoadRunner(runner.Runner):
             if iteration not in (None, (each.dataset.name, each.cell.iteration)):
                 self._restart(by_variant)
             iteration = (each.dataset.name, each.cell.iteration)
-            self._fill_pools(stack, each, used)
-            self._measure(each, used[: each.cell.instances])
+            stored_gib = self._fill_pools(stack, each, used)
+            self._measure(each, used[: each.cell.instances], stored_gib)
 
     def _datasets(self, stack: contextlib.ExitStack) -> dict[str, model.Dataset]:
         """Return the datasets by name; query the reference server for a size that they need."""
@@ -122,11 +122,14 @@ class LoadRunner(runner.Runner):
 
     def _fill_pools(
         self, stack: contextlib.ExitStack, each: _Missing, used: Sequence[model.Target]
-    ) -> None:
-        """Fill the pools of the servers as the run wants it; the stack removes the fillers."""
+    ) -> float | None:
+        """Fill the pools of the servers as the run wants it; the stack removes the fillers.
+
+        :return: GiB that the pools store then; None if the run wants nothing
+        """
         percent = each.cell.fill_percent
         if percent is None:
-            return
+            return None
         fillers = []
         for target in used:
             image = target.image
@@ -141,8 +144,7 @@ class LoadRunner(runner.Runner):
                 self._fillers[key] = stack.enter_context(filler)
             fillers.append(self._fillers[key])
         with self.progress.step('pool', f'filling pools to {percent:g} %', RUN_OVERHEAD_SEC):
-            for filler in dict.fromkeys(fillers):
-                filler.ensure(percent)
+            return sum(filler.ensure(percent).stored_gib for filler in dict.fromkeys(fillers))
 
     def _restart(self, by_variant: Mapping[str, Sequence[model.Target]]) -> None:
         if self._plan.restart:
@@ -150,7 +152,9 @@ class LoadRunner(runner.Runner):
                 self.progress.note(f'restarting {target.name}', None)
                 target.restart()
 
-    def _measure(self, each: _Missing, used: Sequence[model.Target]) -> None:
+    def _measure(
+        self, each: _Missing, used: Sequence[model.Target], stored_gib: float | None
+    ) -> None:
         cell = each.cell
         directory = self.new_directory(cell.iteration, each.config)
         text = f'{each.number}/{self._total} {_text(cell)}'
@@ -161,6 +165,8 @@ class LoadRunner(runner.Runner):
             disclosed = self.disclose(used)
             load = self._plan.load(cell, each.dataset)
             run = measure.measure(used, load, directory, self.progress.note, self._fio_jobs(cell))
+            if stored_gib is not None:
+                run['pool'] = _pool_figures(run, stored_gib)
         self.save_run(cell.iteration, each.config, disclosed, run, f'{text}: {_figures(run)}')
         if not run['complete']:
             raise exceptions.LoadFailedError(f'{_text(cell)}: {run["reason"]}')
@@ -172,6 +178,15 @@ class LoadRunner(runner.Runner):
             return ()
         self._volumes_measured.add(key)
         return self._plan.fio
+
+
+def _pool_figures(run: Mapping[str, Any], stored_gib: float) -> dict[str, float | None]:
+    """Return the writes of a load for each GiB of all data in its pools."""
+    writes = run['rbd'] and run['rbd']['totals']['write_iops']
+    return {
+        'stored_gib': round(stored_gib, 3),
+        'write_iops_per_gib': None if writes is None else round(writes / stored_gib, 3),
+    }
 
 
 def run_sec(loads: plan.LoadPlan) -> float:

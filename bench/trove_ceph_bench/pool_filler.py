@@ -68,8 +68,8 @@ class PoolFiller:
         """
         self._pool.ensure_no_image(IMAGE)
 
-    def ensure(self, percent: float) -> float:
-        """Fill the pool to a percentage, give or take ``TOLERANCE``, and return the one reached.
+    def ensure(self, percent: float) -> ceph_facts.PoolUsage:
+        """Fill the pool to a percentage, give or take ``TOLERANCE``, and return its usage then.
 
         :raises LoadFailedError: the pool holds more without the filler, it would pass nearfull, or
             its sums do not change
@@ -79,7 +79,7 @@ class PoolFiller:
         for _ in range(_STEPS):
             missing = percent - usage.used_percent
             if abs(missing) <= TOLERANCE:
-                return usage.used_percent
+                return usage
             self._refuse_nearfull(usage, percent)
             self._note(
                 f'pool {self._pool.pool}: {usage.used_percent:.1f} % full, goal {percent:g} %',

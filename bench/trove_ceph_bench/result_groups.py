@@ -99,6 +99,13 @@ METRICS = {
             ('rbd', 'totals', 'write_iops_per_gib'),
             True,
         ),
+        Metric(
+            'pool_write_iops_per_gib',
+            'Write IOPS per GiB of the pool',
+            '1/s/GiB',
+            ('pool', 'write_iops_per_gib'),
+            True,
+        ),
         Metric('client_cores', 'Client', 'cores', ('cpu', 'client_cores')),
         Metric('server_cores', 'Server', 'cores', ('cpu', 'server_cores')),
         Metric('host_busy', 'Host busy', 'share', ('cpu', 'host_busy'), None),

@@ -52,7 +52,11 @@ def build(store: results.Store, baseline: results.Store | None = None) -> dict[s
         ),
         'instance_sweeps': series.sweeps(loads, variants, 'instances', ('tps', 'p99_ms'), label),
         'fill_sweeps': series.sweeps(
-            loads, variants, 'fill_percent', ('write_iops_per_gib', 'tps', 'p99_ms'), label
+            loads,
+            variants,
+            'fill_percent',
+            ('pool_write_iops_per_gib', 'write_iops_per_gib', 'tps', 'p99_ms'),
+            label,
         ),
         'timelines': series.timelines(result_groups.group(loads), variants, label),
         'size_sweeps': series.sweeps(

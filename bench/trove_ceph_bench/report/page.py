@@ -119,8 +119,10 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
         Section(
             'fills',
             'Sweep over the fill of the pool',
-            'A pool that is nearly full is slower. Public clouds promise operations per gigabyte, '
-            'so the writes of the images are divided by their size.',
+            'Public clouds promise operations per gigabyte. A pool has a number of operations for '
+            'all of its data, so each gigabyte gets fewer of them the fuller it is: the writes are '
+            'divided by all data in the pool. Divided by the size of the image, they show whether '
+            'a pool that is nearly full is slower.',
             [tables.fills(model)],
         ),
         _timeline_section(model, palette),

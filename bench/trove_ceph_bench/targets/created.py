@@ -2,8 +2,8 @@
 """Target: a Trove instance that the plan creates, and removes at its end.
 
 An instance of the same name is reused if it has the flavor, the volume and the configuration group
-of the plan; otherwise it is left by another plan or a killed one, and is replaced. Only names that begin with ``bench-`` are
-accepted, so a plan cannot remove a tenant's instance.
+of the plan; otherwise it is left by another plan or a killed one, and is replaced. Only names that
+begin with ``bench-`` are accepted, so a plan cannot remove a tenant's instance.
 """
 
 from collections.abc import Callable, Mapping

@@ -49,5 +49,6 @@ def load_run(reason=None):
         'reason': reason,
         'totals': {'tps': 20.0, 'latency_ms': {'p99': 12.5}},
         'committer': {'gap_max_ms': 87.1},
+        'rbd': {'totals': {'write_iops': 70.0}},
         'warnings': [],
     }

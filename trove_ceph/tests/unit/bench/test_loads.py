@@ -11,7 +11,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.bench import fakes, test_plan
-from trove_ceph_bench import loads, model, progress, result_groups, results, targets
+from trove_ceph_bench import ceph_facts, loads, model, progress, result_groups, results, targets
 from trove_ceph_bench import plan as plans
 
 MIB = units.Mi
@@ -265,6 +265,7 @@ class FillTestCase(LoadRunnerTestCase):
                 notes.append(('fill to', filler.pool, percent))
                 if percent == self.refused:
                     raise exceptions.LoadFailedError('nearfull')
+                return ceph_facts.PoolUsage(percent, 10 * units.Gi, percent, 85, 95)
 
         self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.pool_filler.PoolFiller', Filler))
 
@@ -291,6 +292,26 @@ class FillTestCase(LoadRunnerTestCase):
             [note for note in self.notes if note[0] in ('fill to', 'measure', 'empty', 'leave')],
         )
         self.assertEqual([14, 70], sorted(run.config['fill_percent'] for run in self.stored()))
+
+    def test_writes_are_divided_by_all_data_of_the_pool(self):
+        self.run_filled(workloads=[test_plan.workloads.get('write')])
+        # 70 writes per second; the pool holds 10 GiB when it is full.
+        self.assertEqual(
+            {
+                14: {'stored_gib': 1.4, 'write_iops_per_gib': 50.0},
+                70: {'stored_gib': 7.0, 'write_iops_per_gib': 10.0},
+            },
+            {run.config['fill_percent']: run.run['pool'] for run in self.stored()},
+        )
+
+    def test_unknown_writes(self):
+        run = fakes.load_run() | {'rbd': None}
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph_bench.measure.measure', lambda *arguments: run)
+        )
+        self.run_filled(workloads=[test_plan.workloads.get('write')], fill_percent=[14])
+        (stored,) = self.stored()
+        self.assertEqual({'stored_gib': 1.4, 'write_iops_per_gib': None}, stored.run['pool'])
 
     def test_instances_of_one_pool_share_its_filler(self):
         self.run_filled(instances=[2])

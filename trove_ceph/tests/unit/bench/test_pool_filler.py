@@ -112,7 +112,10 @@ class PoolFillerTest(base.BaseTestCase):
         cluster = Cluster(other_mib=5 * GIB_IN_MIB)
         with self.filler(cluster) as filler:
             for percent in (14, 70, 87):
-                self.assertAlmostEqual(percent, filler.ensure(percent), delta=0.5)
+                usage = filler.ensure(percent)
+                self.assertAlmostEqual(percent, usage.used_percent, delta=0.5)
+                # Of 100 GiB.
+                self.assertAlmostEqual(percent, usage.stored_gib, delta=0.5)
                 self.assert_reached(percent, cluster)
         self.assertEqual('remove', cluster.log[-1])
         self.assertEqual((None, 0), (cluster.size_mib, cluster.written_mib))

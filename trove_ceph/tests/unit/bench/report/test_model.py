@@ -88,7 +88,7 @@ class ModelTest(base.BaseTestCase):
         for percent in (14, 70, 87):
             config = sample.load_config('ours') | {'fill_percent': percent}
             run = sample.load_run(config, random.Random(0))
-            run['rbd']['totals']['write_iops_per_gib'] = 100.0 - percent
+            run['pool'] = {'stored_gib': percent / 10, 'write_iops_per_gib': 100.0 - percent}
             store.write(0, config, sample.disclosure('ours'), run)
         built = model.build(store)
         (sweep,) = built['fill_sweeps']

@@ -133,6 +133,14 @@ class ReplicaPlansTest(base.BaseTestCase):
             self.calls('replica', 'dump', 'run'),
         )
 
+    def test_bare_snapshot(self):
+        self.load('replica-latency', **_IMAGE, **_STOCK)
+        for key, verb in (('run', 'create'), ('cleanup', 'rm')):
+            self.assertEqual(
+                [f'rbd --conf ceph.conf snap {verb} --no-progress volumes-nvme/volume-shop@bench'],
+                self.calls('replica', 'snapshot', key),
+            )
+
     def test_reprovisioning(self):
         self.load('replica-latency', **_IMAGE, **_STOCK)
         self.assertEqual(

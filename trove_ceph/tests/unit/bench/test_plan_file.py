@@ -206,8 +206,9 @@ class PaperTestCase(PlanFileTestCase):
         text = (Path(plan_file.__file__).parent / 'plans' / 'hci-fleet.yaml').read_text()
         comment = ' '.join(re.findall(r'^#   (--.*)$', text, re.MULTILINE))
         arguments = shlex.split(comment)
-        settings = [f'scale={arguments[1]}', *arguments[3::2]]
-        loaded = self.plan('hci-fleet', *settings)
+        self.assertEqual({'--set'}, set(arguments[::2]))
+        loaded = self.plan('hci-fleet', *arguments[1::2])
+        self.assertEqual(['1:15'], loaded.datasets)
         self.assertEqual(2, len(loaded.variants[0].targets))
         self.assertEqual({'name': 'db.small'}, loaded.variants[0].targets[0]['create']['flavor'])
 

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services that are killed; supervisor restarts them, like a production service manager."""
+"""The services that are killed; supervisor restarts them, like a production service manager.
+
+``python -m fault_injection.services ROOT SERVICE`` kills one.
+"""
 
 import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 
 class Supervisor:
@@ -39,3 +43,13 @@ class Supervisor:
             # Supervisor makes each program the leader of a process group.
             os.killpg(pid, signal.SIGKILL)
         return sorted(copies)
+
+
+def main() -> int | str:
+    root, service = sys.argv[1:]
+    killed = Supervisor(pathlib.Path(root)).kill(service)
+    return 0 if killed else f'no program of service {service} is running'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

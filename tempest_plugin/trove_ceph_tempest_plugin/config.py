@@ -105,6 +105,20 @@ OPTS = [
         help='Name in Nova of the compute host that host_command lets fail. Nothing but databases '
         'of the scenarios may depend on it.',
     ),
+    cfg.StrOpt(
+        'service_command',
+        default='',
+        help='Command that kills all processes of a service at once, which its service manager '
+        'then starts again, such as "ssh controller sudo systemctl kill --signal KILL {service}". '
+        '{service} is trove-taskmanager or trove-ceph-storage. Empty: the scenario of interrupted '
+        'failovers is skipped.',
+    ),
+    cfg.IntOpt(
+        'failover_rounds',
+        default=3,
+        min=1,
+        help='Number of failures, one after the other, in the scenario of interrupted failovers.',
+    ),
     cfg.IntOpt(
         'failover_timeout_sec',
         default=1200,

@@ -44,6 +44,22 @@ class Failovers:
         response = self._trove.create_resource('failovers', body, expected_status_code=202)
         return response['failover']['id']
 
+    def create_once_unhealthy(self, instance_id: str, reason: str) -> str:
+        """Request a failover as soon as Trove believes that the instance fails; return its id.
+
+        Forced failovers of an instance are limited in number, these are not.
+        """
+        body = {'failover': {'instance': instance_id, 'reason': reason}}
+        deadline = self._start_wait(self._timeout_sec)
+        while True:
+            try:
+                response = self._trove.create_resource('failovers', body, expected_status_code=202)
+            except exceptions.Conflict:
+                if not deadline.pause(POLL_SEC):
+                    raise
+            else:
+                return response['failover']['id']
+
     def show(self, failover_id: str) -> dict[str, Any]:
         """Return a failover."""
         return self._trove.get_resource('failovers', failover_id)['failover']

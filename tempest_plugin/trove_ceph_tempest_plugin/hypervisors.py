@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let servers and compute hosts fail, by the commands that the configuration names."""
+"""Let servers, hosts and services fail, by the commands that the configuration names."""
 
 import shlex
 import subprocess
@@ -17,11 +17,15 @@ class Hypervisors:
 
     :param server_command: ``[trove_ceph] server_command``
     :param host_command: ``[trove_ceph] host_command``
+    :param service_command: ``[trove_ceph] service_command``
     """
 
-    def __init__(self, server_command: str, host_command: str, run=subprocess.run):
+    def __init__(
+        self, server_command: str, host_command: str, service_command: str, run=subprocess.run
+    ):
         self._server_command = server_command
         self._host_command = host_command
+        self._service_command = service_command
         self._run = run
 
     def signal(self, signal: str, server_id: str, host: str) -> None:
@@ -34,6 +38,10 @@ class Hypervisors:
     def host(self, action: str, host: str) -> None:
         """Let a host fail or bring it back: kill, start, freeze, thaw."""
         self._execute(self._host_command, action=action, host=host)
+
+    def kill_service(self, service: str) -> None:
+        """Kill all processes of a service of the control plane, which is then started again."""
+        self._execute(self._service_command, service=service)
 
     def _execute(self, command, **values):
         words = [word.format(**values) for word in shlex.split(command)]

@@ -5,6 +5,8 @@ No acknowledged commit is lost, the addresses stay, and the old server changes n
 runs again.
 """
 
+import random
+import time
 import unittest
 from concurrent import futures
 
@@ -19,6 +21,10 @@ CONF = config.CONF
 #: Commits before the failure, and after the failover.
 COMMITS = 50
 COMMITS_TIMEOUT_SEC = 300
+#: The services that do the steps of a failover.
+SERVICES = ('trove-taskmanager', 'trove-ceph-storage')
+#: The time within which a service is killed, from the request of the failover.
+LATEST_KILL_SEC = 120
 
 
 class FailoverTestCase(base.DatabaseTest):
@@ -33,7 +39,9 @@ class FailoverTestCase(base.DatabaseTest):
     def setUp(self):
         super().setUp()
         options = CONF.trove_ceph
-        self.hypervisors = hypervisors.Hypervisors(options.server_command, options.host_command)
+        self.hypervisors = hypervisors.Hypervisors(
+            options.server_command, options.host_command, options.service_command
+        )
         self.failovers = failovers.Failovers(self.client, options.failover_timeout_sec)
         if not self.failovers.are_offered():
             raise self.skipException("trove-api has not loaded this project's extension")
@@ -78,12 +86,11 @@ class FailoverTestCase(base.DatabaseTest):
         self.record('client', entries.figures())
         self.record('failover', {name: completed[name] for name in ('attempts', 'state')})
         self.record('load', {'error': str(load_error)})
-        if load_error and not isinstance(load_error, trove_ceph_exceptions.LoadFailedError):
-            raise load_error
+        raise_if_unexpected(load_error)
         self.assertEqual([], entries.faults())
-        self._assert_moved()
+        self.assert_moved()
 
-    def _assert_moved(self):
+    def assert_moved(self):
         """Assert that the instance has another server, its addresses, and no trace of the old."""
         self.wait_for_instance_status(self.instance_id, expected_op_status=['HEALTHY'])
         server_id, host = self._server()
@@ -93,6 +100,12 @@ class FailoverTestCase(base.DatabaseTest):
         self.assertRaises(
             exceptions.NotFound, self.os_admin.servers_client.show_server, self.server_id
         )
+
+
+def raise_if_unexpected(load_error):
+    """Raise the error of a load, unless the load broke with its server."""
+    if load_error and not isinstance(load_error, trove_ceph_exceptions.LoadFailedError):
+        raise load_error
 
 
 class FailoverScenario(FailoverTestCase):
@@ -109,6 +122,64 @@ class FailoverScenario(FailoverTestCase):
     def test_stopped_server_runs_again(self):
         """It runs again while the failover fences it and deletes it."""
         self.survive(lambda: self._signal('STOP'), recover_during=lambda: self._signal('CONT'))
+
+
+class InterruptedFailoverScenario(FailoverTestCase):
+    """One failure after the other, and services that are killed during the failovers."""
+
+    @classmethod
+    def skip_checks(cls):
+        super().skip_checks()
+        if not CONF.trove_ceph.service_command:
+            raise cls.skipException('[trove_ceph] service_command is not set')
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a064')
+    def test_interrupted_failovers(self):
+        """A failover goes on when the process of a service that works on it is killed.
+
+        One ledger has the commits of all rounds.
+        """
+        options = CONF.trove_ceph
+        mixed = self.prepare_load('mixed-70-30')
+        entries = ledger.Ledger(self.database)
+        done = []
+        with futures.ThreadPoolExecutor() as executor, entries:
+            for number in range(options.failover_rounds):
+                running = executor.submit(
+                    mixed.run, options.sysbench_threads, options.sysbench_seconds
+                )
+                entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+                done.append(self._fail_over(executor, SERVICES[number % 2]))
+                self.record('rounds', {'completed': len(done), 'each': done})
+                entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+                raise_if_unexpected(running.exception())
+                self.assert_moved()
+                self.server_id, self.host = self._server()
+        self.record('client', entries.figures())
+        self.assertEqual([], entries.faults())
+
+    def _fail_over(self, executor, service):
+        """Kill the server, and a service during the failover; return what happened."""
+        # Half of the kills are within the short first steps.
+        delay_sec = LATEST_KILL_SEC ** random.random()
+        self.hypervisors.signal('KILL', self.server_id, self.host)
+        failover_id = self.failovers.create_once_unhealthy(self.instance_id, self.id())
+        began = time.monotonic()
+        killing = executor.submit(self._kill_later, delay_sec, service)
+        completed = self.failovers.wait_until_completed(failover_id)
+        seconds = round(time.monotonic() - began, 1)
+        # A service that is killed after the failover must not matter to the next one.
+        killing.result()
+        return {
+            'killed': service,
+            'after_sec': round(delay_sec, 1),
+            'seconds': seconds,
+            'attempts': completed['attempts'],
+        }
+
+    def _kill_later(self, delay_sec, service):
+        time.sleep(delay_sec)
+        self.hypervisors.kill_service(service)
 
 
 class FailingHostTestCase(FailoverTestCase):
@@ -154,6 +225,10 @@ class TestFailover(FailoverScenario):
     """Failures of a server."""
 
 
+class TestInterruptedFailover(InterruptedFailoverScenario):
+    """Failures of a server, one after the other, and of services."""
+
+
 class TestKilledHost(KilledHostScenario):
     """A power cut of a compute host."""
 
@@ -163,5 +238,5 @@ class TestFrozenHost(FrozenHostScenario):
 
 
 def load_tests(loader, tests, pattern):
-    suites = (TestFailover, TestKilledHost, TestFrozenHost)
+    suites = (TestFailover, TestInterruptedFailover, TestKilledHost, TestFrozenHost)
     return unittest.TestSuite(base.on_volume_types(loader, None, suite) for suite in suites)

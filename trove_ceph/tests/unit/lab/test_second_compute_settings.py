@@ -24,7 +24,7 @@ class SecondComputeSettingsTest(SettingsTestCase):
         self.assertIn('retries = 300\nreport_interval = 20\nservice_down_time = 120\n\n[api]', text)
 
     def test_tempest_lets_hosts_fail_only_if_there_are_two(self):
-        names = {'server_command', 'host_command', 'failing_host'}
+        names = {'server_command', 'host_command', 'failing_host', 'service_command'}
         found = []
         for has_second_host in (False, True):
             text = self.render('tempest/tempest.conf.j2', has_second_host=has_second_host)

@@ -13,13 +13,16 @@ from trove_ceph_tempest_plugin import failovers
 class FakeTrove:
     """Fake of Trove: show a failover in one state after the other."""
 
-    def __init__(self, *states, has_extension=True):
+    def __init__(self, *states, has_extension=True, conflicts=0):
         self._states = list(states)
+        self._conflicts = conflicts
         self._has_extension = has_extension
         self.requests = []
 
     def create_resource(self, path, body, expected_status_code):
         self.requests.append((path, body, expected_status_code))
+        if len(self.requests) <= self._conflicts:
+            raise exceptions.Conflict('instance i-1: is healthy')
         return {'failover': {'id': 'f-1'}}
 
     def get_resource(self, kind, failover_id):
@@ -49,6 +52,18 @@ class FailoversTest(base.BaseTestCase):
         self.assertEqual('f-1', self.failovers(trove).create('i-1', 'QEMU is dead'))
         body = {'failover': {'instance': 'i-1', 'reason': 'QEMU is dead', 'force': True}}
         self.assertEqual([('failovers', body, 202)], trove.requests)
+
+    def test_repeats_the_request_while_the_instance_seems_healthy(self):
+        trove = FakeTrove(conflicts=2)
+        self.assertEqual('f-1', self.failovers(trove).create_once_unhealthy('i-1', 'dead'))
+        body = {'failover': {'instance': 'i-1', 'reason': 'dead'}}
+        self.assertEqual([('failovers', body, 202)] * 3, trove.requests)
+        self.assertEqual(2, self.now)
+
+    def test_instance_that_stays_healthy(self):
+        failovers = self.failovers(FakeTrove(conflicts=1000))
+        self.assertRaises(exceptions.Conflict, failovers.create_once_unhealthy, 'i-1', 'dead')
+        self.assertEqual(60, self.now)
 
     def test_waits_until_it_is_complete(self):
         trove = FakeTrove('requested', 'fencing', 'moving', 'starting', 'completed')

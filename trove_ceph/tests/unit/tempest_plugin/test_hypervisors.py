@@ -17,7 +17,7 @@ class HypervisorsTest(base.BaseTestCase):
         super().setUp()
         self.run_command = mock.Mock(return_value=mock.Mock(returncode=0))
         self.hypervisors = hypervisors.Hypervisors(
-            SERVER_COMMAND, 'lab {host} {action}', self.run_command
+            SERVER_COMMAND, 'lab {host} {action}', 'kill {service}', self.run_command
         )
 
     def test_signal(self):
@@ -28,6 +28,10 @@ class HypervisorsTest(base.BaseTestCase):
     def test_host(self):
         self.hypervisors.host('freeze', 'h-1')
         self.assertEqual((['lab', 'h-1', 'freeze'],), self.run_command.call_args.args)
+
+    def test_service(self):
+        self.hypervisors.kill_service('trove-taskmanager')
+        self.assertEqual((['kill', 'trove-taskmanager'],), self.run_command.call_args.args)
 
     def test_failed_command(self):
         self.run_command.return_value = mock.Mock(returncode=1, stderr='no such host\n')

@@ -161,9 +161,7 @@ class StackTest(DevStackTestCase):
         [exchange] = made['exchanges']
         (call,) = [one for one in self.recorded if 'set_topic_permissions' in one]
         vhost, user, name = call.split()[3:6]
-        self.assertEqual(
-            (exchange['vhost'], 'trove-guest', exchange['name']), (vhost, user, name)
-        )
+        self.assertEqual((exchange['vhost'], 'trove-guest', exchange['name']), (vhost, user, name))
         # What oslo.messaging declares must be equal to it in this, too.
         conf = self.parsed(self.root / 'etc/trove/trove.conf')
         conf.register_opts(amqp.amqp_opts + impl_rabbit.rabbit_opts, 'oslo_messaging_rabbit')

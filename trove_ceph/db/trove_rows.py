@@ -23,6 +23,7 @@ class InstanceRow:
     version: str
     has_our_guest_agent: bool
     heartbeat_at: datetime.datetime | None
+    is_replica: bool
 
 
 @dataclasses.dataclass(frozen=True)

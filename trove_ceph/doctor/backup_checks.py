@@ -23,6 +23,8 @@ GRACE = datetime.timedelta(hours=1)
 LATE_INTERVALS = 2
 #: From here on a failure is no accident.
 MANY_FAILURES = 3
+#: Until then a database may be one that was created to try something.
+UNPROTECTED_AGE = datetime.timedelta(days=1)
 TRASH_AGE = datetime.timedelta(days=7)
 LEAST_MYSQL = (8, 4)
 GUEST_MANAGER = 'trove_ceph.guestagent.manager.Manager'
@@ -60,22 +62,26 @@ def check_agents(records: Records) -> Iterator[Finding]:
 def check_backups(records: Records) -> Iterator[Finding]:
     """Yield the instances whose last good backup is older than their policy promises."""
     for instance, policy in _with_policy(records):
-        good = [
-            one.snapshot_at or one.created_at
-            for one in _backups_of(records, instance)
-            if one.state.is_complete
-        ]
+        good = [_time(one) for one in _good_backups_of(records, instance)]
         since = max(good, default=max(policy.created_at, instance.created_at))
         what = 'last good backup' if good else 'no good backup since'
         yield from _late(records, instance, since, policy, policy.interval, what)
 
 
 def check_verified(records: Records) -> Iterator[Finding]:
-    """Yield the instances whose last verified backup is older than their policy promises."""
+    """Yield the instances whose last verified backup is older than their policy promises.
+
+    Its age is that of its data: a new verification of an old backup protects no newer data.
+    """
     for instance, policy in _with_policy(records):
         if not policy.verify_every:
             continue
-        verified = [one.verified_at for one in _backups_of(records, instance) if one.verified_at]
+        # A damaged backup keeps the time of its last successful verification.
+        verified = [
+            _time(one)
+            for one in _good_backups_of(records, instance)
+            if one.state is RecordState.VERIFIED
+        ]
         since = max(verified, default=max(policy.created_at, instance.created_at))
         what = 'last verified backup' if verified else 'no verified backup since'
         interval = policy.interval * policy.verify_every
@@ -101,6 +107,27 @@ def _late(
             f'every {_age(interval)}, by {policy}',
             remedies.RUN_POLICY.format(id=policy.policy_id),
         )
+
+
+def check_unprotected(records: Records) -> Iterator[Finding]:
+    """Yield the instances that have no good backup, and for which no policy takes one.
+
+    A disabled policy is a decision of its owner. A replica is protected by its source.
+    """
+    policies = policy_match.index(records.policies)
+    for one in records.instances:
+        is_new = records.now - one.created_at < UNPROTECTED_AGE
+        if one.is_replica or is_new or not one.has_our_guest_agent:
+            continue
+        if policy_match.matching(policies, _subject(records, one)):
+            continue
+        if not any(_good_backups_of(records, one)):
+            yield warning(
+                f'instance {one.instance_id}',
+                'no policy and no good backup',
+                'a policy, or a backup',
+                remedies.CREATE_POLICY.format(id=one.instance_id),
+            )
 
 
 def check_policies(records: Records) -> Iterator[Finding]:
@@ -221,14 +248,27 @@ def check_orphans(kinds: Sequence[str]) -> Iterator[Finding]:
 def _with_policy(records: Records) -> Iterator[tuple[InstanceRow, BackupPolicy]]:
     index = policy_match.index(records.policies)
     for one in records.instances:
-        tier = records.tiers.get(one.instance_id)
-        subject = policy_match.Subject(one.instance_id, one.datastore, one.version, tier)
+        subject = _subject(records, one)
         if one.has_our_guest_agent and (policy := policy_match.policy_of(index, subject)):
             yield one, policy
 
 
-def _backups_of(records: Records, instance: InstanceRow) -> list[BackupRecord]:
-    return [one for one in records.backups if one.instance_id == instance.instance_id]
+def _subject(records: Records, instance: InstanceRow) -> policy_match.Subject:
+    tier = records.tiers.get(instance.instance_id)
+    return policy_match.Subject(instance.instance_id, instance.datastore, instance.version, tier)
+
+
+def _good_backups_of(records: Records, instance: InstanceRow) -> Iterator[BackupRecord]:
+    return (
+        one
+        for one in records.backups
+        if one.instance_id == instance.instance_id and one.state.is_complete
+    )
+
+
+def _time(backup: BackupRecord) -> datetime.datetime:
+    """Return the time of the data in a backup, for which its creation stands in."""
+    return backup.snapshot_at or backup.created_at
 
 
 def _number(text: str) -> int | str:
@@ -289,6 +329,13 @@ CHECKS = (
         'so is the last verified backup, where a policy verifies backups',
         lambda sources: sources.records(),
         check_verified,
+    ),
+    Check(
+        'unprotected-instances',
+        System.BACKUPS,
+        'each database has a policy or a good backup, a day after its creation',
+        lambda sources: sources.records(),
+        check_unprotected,
     ),
     Check(
         'policies',

@@ -49,7 +49,8 @@ def read_schema() -> SchemaFacts:
 
 
 def _is_for_tier(policy: BackupPolicy) -> bool:
-    return policy.enabled and policy.scope is policy_record.Scope.TIER
+    # A disabled one counts, too: it excludes its instances.
+    return policy.scope is policy_record.Scope.TIER
 
 
 def _tiers(conf: Any) -> Mapping[str, str]:

@@ -34,6 +34,9 @@ TAKE_BACKUP = 'openstack database backup take NAME --instance {id}'
 SHOW_BACKUP = 'openstack database backup detail show {id}'
 VERIFY_BACKUP = 'openstack database backup verify {id}'
 RUN_POLICY = 'openstack database backup policy run {id}'
+CREATE_POLICY = (
+    'openstack database backup policy create NAME --instance {id} --every 1d --keep-last 7'
+)
 SHOW_POLICY = 'openstack database backup policy show {id}'
 REPROVISION = 'openstack database replica reprovision {id}'
 SET_PARAMETER = "openstack database configuration parameter set {id} '{parameters}'"

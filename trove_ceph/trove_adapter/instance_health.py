@@ -32,6 +32,7 @@ def list_instances() -> tuple[InstanceRow, ...]:
             versions[row.datastore_version_id].name,
             versions[row.datastore_version_id].has_our_guest_agent,
             heartbeats.get(row.id),
+            row.slave_of_id is not None,
         )
         for row in rows
     )

@@ -243,7 +243,19 @@ BROKEN = {
     ],
     'verified-backups': [
         (backups(facts.backup(24 * 15)), W, f'instance {facts.INSTANCE}'),
-        (backups(facts.backup(verified_at=None)), E, f'instance {facts.INSTANCE}'),
+        (backups(facts.backup(24 * 15, verified_at=facts.NOW)), W, f'instance {facts.INSTANCE}'),
+        *(
+            (backups(facts.backup(state=state)), E, f'instance {facts.INSTANCE}')
+            for state in (RecordState.TAKEN, RecordState.SUSPECTED, RecordState.DAMAGED)
+        ),
+    ],
+    'unprotected-instances': [
+        (records(policies=(), backups=()), W, f'instance {facts.INSTANCE}'),
+        (
+            records(policies=(), backups=(facts.backup(state=RecordState.DAMAGED),)),
+            W,
+            f'instance {facts.INSTANCE}',
+        ),
     ],
     'policies': [
         (
@@ -278,6 +290,20 @@ WELL = {
         records(settings=(facts.setting('max_connections', '7'),)),
     ],
     'backups': [records(backups=(), policies=()), backups(facts.backup(48))],
+    'unprotected-instances': [
+        records(backups=()),
+        records(policies=()),
+        *(
+            records(policies=(), backups=(), instances=(facts.instance(**values),))
+            for values in (
+                {'is_replica': True},
+                {'has_our_guest_agent': False},
+                {'created_at': facts.NOW - HOUR},
+            )
+        ),
+        # Somebody has decided that it needs none.
+        records(policies=(facts.policy(enabled=False),), backups=()),
+    ],
     'clone-depth': [records(replicas=(facts.replica(None),))],
     'policies': [
         records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=2, error='x')})

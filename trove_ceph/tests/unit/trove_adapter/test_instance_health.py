@@ -43,6 +43,11 @@ class InstanceHealthTest(base.BaseTestCase):
         self.instance.update(task_status=InstanceTasks.NONE)
         self.assertTrue(self._row().is_settled)
 
+    def test_replica(self):
+        self.assertFalse(self._row().is_replica)
+        self.instance.update(slave_of_id='source')
+        self.assertTrue(self._row().is_replica)
+
     def test_deleted_instance_is_left_out(self):
         self.instance.update(deleted=True)
         ids = [one.instance_id for one in instance_health.list_instances()]

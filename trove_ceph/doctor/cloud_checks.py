@@ -14,7 +14,13 @@ from trove_ceph.trove_compat import window
 
 #: Requests to the storage service have a validity that bears this difference of clocks.
 MOST_SKEW_SEC = 30
-EXTENSIONS = ('trove_ceph_backups', 'trove_ceph_failovers', 'trove_ceph_replication')
+#: The entry points of this release, which an older installation beside it may lack.
+EXTENSIONS = (
+    'trove_ceph_backups',
+    'trove_ceph_failovers',
+    'trove_ceph_instances',
+    'trove_ceph_replication',
+)
 _COMMANDS = {'cinder': remedies.VOLUME_SERVICES, 'nova': remedies.COMPUTE_SERVICES}
 
 

@@ -10,7 +10,7 @@ from trove_ceph.db.backup_record import BackupRecord, RecordState, TrashedImage
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState, Retention, Scope
 from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
-from trove_ceph.doctor import backup_checks, settings
+from trove_ceph.doctor import backup_checks, cloud_checks, settings
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.cloud_facts import ServiceFacts
 from trove_ceph.doctor.cluster import ClusterFacts, HealthCheck
@@ -175,7 +175,7 @@ class FakeSources:
             'associations': observed.trove,
             'settings': values(),
             'bus': BUS,
-            'extensions': ('trove_ceph_backups', 'trove_ceph_failovers', 'trove_ceph_replication'),
+            'extensions': cloud_checks.EXTENSIONS,
             'trove_version': '26.0.0',
             'records': RECORDS,
             'schema': SchemaFacts('0012', '0012'),

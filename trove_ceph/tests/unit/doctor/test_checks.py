@@ -3,12 +3,14 @@
 
 import dataclasses
 import datetime
+import tomllib
+from pathlib import Path
 
 from oslotest import base
 
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState
-from trove_ceph.doctor import check, checks
+from trove_ceph.doctor import check, checks, cloud_checks
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.finding import Finding, Level, worst, worst_first
 from trove_ceph.doctor.measurement import Measurement
@@ -16,6 +18,7 @@ from trove_ceph.doctor.record_facts import SchemaFacts
 from trove_ceph.tests.unit.doctor import facts
 from trove_ceph.tests.unit.tiers import world
 
+CHECKOUT = Path(__file__).parents[4]
 E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
 HOUR = facts.HOUR
 
@@ -186,10 +189,11 @@ BROKEN = {
     ],
     'api-extensions': [
         (
-            {'extensions': ('trove_ceph_backups', 'trove_ceph_failovers')},
+            {'extensions': tuple(one for one in cloud_checks.EXTENSIONS if one != missing)},
             E,
-            'API extension trove_ceph_replication',
-        ),
+            f'API extension {missing}',
+        )
+        for missing in cloud_checks.EXTENSIONS
     ],
     'message-bus': [
         ({'bus': BusFacts('no url', 'f', True, False)}, E, 'message bus of the storage service'),
@@ -317,6 +321,11 @@ class ChecksTest(base.BaseTestCase):
             [one.name for one in checks.ALL], list(dict.fromkeys(x.name for x in checks.ALL))
         )
         self.assertEqual({one.name for one in checks.ALL}, set(BROKEN))
+
+    def test_extensions_are_those_of_the_package(self):
+        project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
+        extensions = project['entry-points']['trove.api.extensions']
+        self.assertEqual(sorted(extensions), list(cloud_checks.EXTENSIONS))
 
     def test_healthy(self):
         for one in checks.ALL:

@@ -63,7 +63,7 @@ class DoctorTest(base.BaseTestCase):
         rows = self._rows(status=2)
         levels = [row['level'] for row in rows]
         self.assertEqual(
-            ['error'] * 4 + ['unknown'] * 2 + ['warning'] + ['ok'] * (len(checks.ALL) - 5),
+            ['error'] * 5 + ['unknown'] * 2 + ['warning'] + ['ok'] * (len(checks.ALL) - 5),
             levels,
         )
         self.assertEqual(

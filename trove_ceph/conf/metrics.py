@@ -57,15 +57,16 @@ TASKMANAGER_OPTS = [
         item_type=types.Integer(1, 87600),
         default=[24, 48, 168],
         help='Ages in hours, for each of which it is counted how many instances with a backup '
-        'policy have no good or no verified backup that is younger. The alerts that come with '
-        'trove_ceph use 48 and 168.',
+        'policy, and how many without one, have no good or no verified backup that is younger. The '
+        'alerts that come with trove_ceph use 48 and 168.',
     ),
     cfg.BoolOpt(
         'instance_labels',
         default=False,
         help='Also export the age of the last good and of the last verified backup of each '
-        'instance that has a policy, with the id of the instance as a label. Who reads the metrics '
-        'then learns these ids, and Prometheus stores two series for each instance.',
+        'instance that has a backup policy or a backup, with the id of the instance as a label. '
+        'Who reads the metrics then learns these ids, and Prometheus stores two series for each '
+        'instance.',
     ),
 ]
 STORAGE_OPTS = [

@@ -19,15 +19,21 @@ from trove_ceph.db.roles import Role
 _LEAST_DELAY = datetime.timedelta(hours=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class ProtectedInstance:
-    """An instance for which an enabled policy has run.
+#: Trove's table, which is in the same database.
+_INSTANCES = sa.table('instances', sa.column('id', sa.String), sa.column('deleted', sa.Boolean))
 
+
+@dataclasses.dataclass(frozen=True)
+class InstanceAges:
+    """The ages of the backups of an instance.
+
+    :param has_policy: an enabled policy has run for it
     :param good_age_sec: age in seconds of the data of its last complete backup; None: there is none
     :param verified_age_sec: of its last verified one
     """
 
     instance_id: str
+    has_policy: bool
     good_age_sec: float | None
     verified_age_sec: float | None
 
@@ -52,7 +58,8 @@ class BackupFigures:
 
     :param counts: number of backups by state, also if it is 0
     :param queues: by COPY and VERIFY
-    :param instances: those with an enabled policy that has run
+    :param instances: those with an enabled policy that has run, and those that have a backup and
+        are not deleted
     :param policy_runs: number of last runs of enabled policies by state, also if it is 0
     :param failing_runs: number of those that failed last time, once or repeatedly
     :param overdue_runs: number of those whose next run is late by an interval
@@ -62,7 +69,7 @@ class BackupFigures:
 
     counts: Mapping[RecordState, int]
     queues: Mapping[Role, Queue]
-    instances: Sequence[ProtectedInstance]
+    instances: Sequence[InstanceAges]
     policy_runs: Mapping[PolicyRunState, int]
     failing_runs: int
     overdue_runs: int
@@ -82,8 +89,8 @@ def read(session: orm.Session, now: datetime.datetime) -> BackupFigures:
             Role.VERIFY: _queue(session, now, row.verify_wanted_at, row.verify_failures),
         },
         instances=[
-            ProtectedInstance(run.instance_id, _age(run.good_at, now), _age(run.verified_at, now))
-            for run in runs
+            *(_ages(run, True, now) for run in runs),
+            *(_ages(one, False, now) for one in _without_runs(session, runs)),
         ],
         policy_runs={state: states.count(state) for state in PolicyRunState},
         failing_runs=sum(run.attempts > 0 for run in runs),
@@ -113,21 +120,42 @@ def _queue(session: orm.Session, now: datetime.datetime, requested_at: Any, fail
 def _runs(session: orm.Session) -> Sequence[Any]:
     """Return the last run of each enabled policy for each instance, with the last good backups."""
     run, policy, backup = tables.PolicyRunRow, tables.BackupPolicyRow, tables.BackupRow
-    is_complete = backup.state.in_([str(state) for state in RecordState if state.is_complete])
-    is_verified = backup.state == str(RecordState.VERIFIED)
     columns = (run.instance_id, run.state, run.due_at, run.attempts, policy.interval_min)
     query = (
-        sa.select(
-            *columns,
-            sa.func.max(sa.case((is_complete, backup.snapshot_at))).label('good_at'),
-            sa.func.max(sa.case((is_verified, backup.snapshot_at))).label('verified_at'),
-        )
+        sa.select(*columns, *_last_backups())
         .join(policy, policy.policy_id == run.policy_id)
         .outerjoin(backup, backup.instance_id == run.instance_id)
         .where(policy.enabled.is_(True))
         .group_by(*columns)
     )
     return session.execute(query).all()
+
+
+def _without_runs(session: orm.Session, runs: Sequence[Any]) -> Sequence[Any]:
+    """Return the last good backups of the other instances that have a backup."""
+    backup, row = tables.BackupRow, _INSTANCES.c
+    query = sa.select(backup.instance_id, *_last_backups()).group_by(backup.instance_id)
+    # Not joined: the columns of the two tables may have different collations.
+    present = set(session.scalars(sa.select(row.id).where(row.deleted == sa.false())))
+    present -= {run.instance_id for run in runs}
+    return [one for one in session.execute(query) if one.instance_id in present]
+
+
+def _last_backups() -> Sequence[Any]:
+    """Return the times of the data of the last good and of the last verified backup."""
+    backup = tables.BackupRow
+    is_complete = backup.state.in_([str(state) for state in RecordState if state.is_complete])
+    is_verified = backup.state == str(RecordState.VERIFIED)
+    return (
+        sa.func.max(sa.case((is_complete, backup.snapshot_at))).label('good_at'),
+        sa.func.max(sa.case((is_verified, backup.snapshot_at))).label('verified_at'),
+    )
+
+
+def _ages(found: Any, has_policy: bool, now: datetime.datetime) -> InstanceAges:
+    return InstanceAges(
+        found.instance_id, has_policy, _age(found.good_at, now), _age(found.verified_at, now)
+    )
 
 
 def _is_overdue(run: Any, now: datetime.datetime) -> bool:

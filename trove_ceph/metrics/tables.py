@@ -5,6 +5,7 @@ No label has the id of an instance or a project, unless :data:`INSTANCE_AGE` is 
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +15,8 @@ from trove_ceph.db import backup_figures, figures
 from trove_ceph.metrics.descriptions import Description
 
 _HOUR_SEC = 3600
+_BACKUPS = ('good', 'verified')
+_POLICIES = {True: 'yes', False: 'no'}
 
 GUESTS = Description('trove_ceph_guests', 'Warm guests.', ('pool', 'state'))
 GUEST_REQUESTS = Description(
@@ -96,21 +99,21 @@ BACKUP_QUEUE_OLDEST = Description(
 )
 BACKUP_AGE = Description(
     'trove_ceph_backup_age_seconds',
-    'Age of the data of the last good, and of the last verified backup of each instance with a '
-    'policy, of the instances that have one.',
-    ('backup', 'statistic'),
+    'Age of the data of the last good, and of the last verified backup of each instance that has '
+    'one. The policy is "yes" if a backup policy has run for the instance.',
+    ('backup', 'policy', 'statistic'),
 )
 BACKUP_AGE_INSTANCES = Description(
     'trove_ceph_backup_age_instances',
-    'Instances with a policy that have no good, or no verified backup younger than so many hours; '
-    '"+Inf": that have none at all.',
-    ('backup', 'hours'),
+    'Instances that have no good, or no verified backup younger than so many hours; "+Inf": that '
+    'have none at all. Those for which no policy has run are counted if they have any backup.',
+    ('backup', 'policy', 'hours'),
 )
 INSTANCE_AGE = Description(
     'trove_ceph_instance_backup_age_seconds',
-    'Age of the data of the last good, and of the last verified backup of an instance with a '
-    'policy; +Inf: there is none. Exported only with [trove_ceph_metrics] instance_labels.',
-    ('instance_id', 'backup'),
+    'Age of the data of the last good, and of the last verified backup of an instance; +Inf: there '
+    'is none. Exported only with [trove_ceph_metrics] instance_labels.',
+    ('instance_id', 'backup', 'policy'),
 )
 POLICY_RUNS = Description(
     'trove_ceph_policy_runs', 'Instances by the state of the last run of their policy.', ('state',)
@@ -199,33 +202,29 @@ def _of_backups(found: backup_figures.BackupFigures) -> Iterator[core.GaugeMetri
 
 
 def _of_ages(
-    instances: Sequence[backup_figures.ProtectedInstance], ages: BackupAges
+    instances: Sequence[backup_figures.InstanceAges], ages: BackupAges
 ) -> Iterator[core.GaugeMetricFamily]:
-    by_kind = {
-        'good': {one.instance_id: one.good_age_sec for one in instances},
-        'verified': {one.instance_id: one.verified_age_sec for one in instances},
+    known: dict[tuple[str, str], dict[str, float]] = {
+        key: {} for key in itertools.product(_BACKUPS, _POLICIES.values())
     }
-    known = {
-        kind: {one: math.inf if age is None else age for one, age in each.items()}
-        for kind, each in by_kind.items()
-    }
+    for one in instances:
+        for kind, age in zip(_BACKUPS, (one.good_age_sec, one.verified_age_sec), strict=True):
+            key = kind, _POLICIES[one.has_policy]
+            known[key][one.instance_id] = math.inf if age is None else age
     yield BACKUP_AGE.condensed(
-        {
-            (kind,): [age for age in each.values() if math.isfinite(age)]
-            for kind, each in known.items()
-        }
+        {key: [age for age in each.values() if math.isfinite(age)] for key, each in known.items()}
     )
     yield BACKUP_AGE_INSTANCES.gauge(
         {
-            (kind, name): sum(age >= hours * _HOUR_SEC for age in each.values())
-            for kind, each in known.items()
+            (*key, name): sum(age >= hours * _HOUR_SEC for age in each.values())
+            for key, each in known.items()
             for name, hours in [*((str(one), float(one)) for one in ages.hours), ('+Inf', math.inf)]
         }
     )
     yield INSTANCE_AGE.gauge(
         {
-            (instance_id, kind): age
-            for kind, each in known.items()
+            (instance_id, *key): age
+            for key, each in known.items()
             for instance_id, age in each.items()
             if ages.by_instance
         }

@@ -10,7 +10,7 @@ from trove_ceph.db import figures, tables, transactions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState
 from trove_ceph.metrics import tables as table_metrics
-from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.db import database, replacement_helpers
 
 SHARED = database.Shared()
 NOW = datetime.datetime(2026, 5, 1, 12)
@@ -22,6 +22,7 @@ class BackupMetricsTest(base.BaseTestCase):
         super().setUp()
         self.facade = SHARED.emptied()
         self.transactions = transactions.Transactions(self.facade, lambda: NOW)
+        self.trove = replacement_helpers.TroveTable(self.facade)
 
     def add(self, *rows):
         with self.transactions.writing() as session:
@@ -93,15 +94,37 @@ class BackupMetricsTest(base.BaseTestCase):
         self.add_backup('d', 'two', RecordState.COPIED, 50 * HOUR)
         found = self.samples()
         age, instances = 'trove_ceph_backup_age_seconds', 'trove_ceph_backup_age_instances'
-        self.assertEqual(50 * 3600, found[age, 'good', 'max'])
-        self.assertEqual(25.5 * 3600, found[age, 'good', 'mean'])
-        self.assertEqual(30 * 3600, found[age, 'verified', 'max'])
-        good = {hours: found[instances, 'good', hours] for hours in ('24', '48', '168', '+Inf')}
+        self.assertEqual(50 * 3600, found[age, 'good', 'yes', 'max'])
+        self.assertEqual(25.5 * 3600, found[age, 'good', 'yes', 'mean'])
+        self.assertEqual(30 * 3600, found[age, 'verified', 'yes', 'max'])
+        good = {
+            hours: found[instances, 'good', 'yes', hours] for hours in ('24', '48', '168', '+Inf')
+        }
         self.assertEqual({'24': 2, '48': 2, '168': 1, '+Inf': 1}, good)
-        self.assertEqual(3, found[instances, 'verified', '24'])
-        self.assertEqual(2, found[instances, 'verified', '+Inf'])
+        self.assertEqual(3, found[instances, 'verified', 'yes', '24'])
+        self.assertEqual(2, found[instances, 'verified', 'yes', '+Inf'])
+        self.assertEqual(0, found[instances, 'good', 'no', '24'])
         self.assertEqual(1, found['trove_ceph_backups', 'damaged'])
         self.assertEqual(0, found['trove_ceph_backups', 'failed'])
+
+    def test_ages_of_backups_without_a_policy(self):
+        self.add_policy('off', enabled=False)
+        for instance_id in ('manual', 'disabled', 'damaged', 'none', 'deleted'):
+            self.trove.add(instance_id)
+        self.trove.set('deleted', deleted=True)
+        self.add_run('disabled', HOUR, 'off')
+        self.add_backup('a', 'manual', RecordState.VERIFIED, 30 * HOUR)
+        self.add_backup('b', 'disabled', RecordState.TAKEN, 50 * HOUR)
+        self.add_backup('c', 'damaged', RecordState.DAMAGED, HOUR)
+        self.add_backup('d', 'deleted', RecordState.TAKEN, 900 * HOUR)
+        found = self.samples()
+        age, instances = 'trove_ceph_backup_age_seconds', 'trove_ceph_backup_age_instances'
+        self.assertEqual(50 * 3600, found[age, 'good', 'no', 'max'])
+        self.assertEqual(30 * 3600, found[age, 'verified', 'no', 'max'])
+        self.assertNotIn((age, 'good', 'yes', 'max'), found)
+        good = {hours: found[instances, 'good', 'no', hours] for hours in ('24', '48', '+Inf')}
+        self.assertEqual({'24': 3, '48': 2, '+Inf': 1}, good)
+        self.assertEqual(0, found[instances, 'good', 'yes', '24'])
 
     def test_instances_have_labels_only_on_request(self):
         self.add_policy()
@@ -110,8 +133,8 @@ class BackupMetricsTest(base.BaseTestCase):
         name = table_metrics.INSTANCE_AGE.name
         self.assertEqual([], [key for key in self.samples() if key[0] == name])
         found = self.samples(table_metrics.BackupAges(by_instance=True))
-        self.assertEqual(3600, found[name, 'one', 'good'])
-        self.assertEqual(float('inf'), found[name, 'one', 'verified'])
+        self.assertEqual(3600, found[name, 'one', 'good', 'yes'])
+        self.assertEqual(float('inf'), found[name, 'one', 'verified', 'yes'])
 
     def test_runs_of_policies(self):
         self.add_policy()

@@ -20,16 +20,20 @@ CASES = {
     'FiguresMissing': ({'figures_up{source="tables"}': '0x20'}, {'figures_up': '1x10 0x9'}, 20),
     'BackupDamaged': ({'backups{state="damaged"}': '0 1'}, {'backups{state="failed"}': '0 1'}, 1),
     'BackupTooOld': (
-        {'backup_age_instances{backup="good", hours="48"}': '1x70'},
+        {'backup_age_instances{backup="good", policy="yes", hours="48"}': '1x70'},
         {
-            'backup_age_instances{backup="good", hours="48"}': '0x70',
-            'backup_age_instances{backup="good", hours="24"}': '1x70',
+            'backup_age_instances{backup="good", policy="yes", hours="48"}': '0x70',
+            'backup_age_instances{backup="good", policy="yes", hours="24"}': '1x70',
+            'backup_age_instances{backup="good", policy="no", hours="48"}': '1x70',
         },
         65,
     ),
     'VerificationTooOld': (
-        {'backup_age_instances{backup="verified", hours="168"}': '2x400'},
-        {'backup_age_instances{backup="verified", hours="48"}': '2x400'},
+        {'backup_age_instances{backup="verified", policy="yes", hours="168"}': '2x400'},
+        {
+            'backup_age_instances{backup="verified", policy="yes", hours="48"}': '2x400',
+            'backup_age_instances{backup="verified", policy="no", hours="168"}': '2x400',
+        },
         370,
     ),
     'PolicyOverdue': ({'policy_runs_overdue': '1x40'}, {'policy_runs_overdue': '1x20 0x20'}, 35),

@@ -156,7 +156,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             for name in sample.labels
         }
         own = {'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause'}
-        self.assertEqual(own | {'backup', 'hours', 'job'}, labels)
+        self.assertEqual(own | {'backup', 'hours', 'job', 'policy'}, labels)
 
     def test_replicas(self):
         store = replicas.ReplicaStore(transactions.Transactions(self.facade, lambda: self.now))

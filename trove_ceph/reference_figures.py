@@ -14,6 +14,8 @@ CPUS_PER_OSD = {DeviceClass.HDD: 1, DeviceClass.SSD: 4, DeviceClass.NVME: 4}
 LEAST_SERVERS = 3
 #: The slowest network of Ceph, in Gbit per second (Red Hat 2016, table 3; Intel 2018, table 2).
 LEAST_NETWORK_GBIT = 10
+#: Placement groups on each OSD, with those of all its pools (QCT 2015; Red Hat 2016).
+LEAST_GROUPS_PER_OSD, MOST_GROUPS_PER_OSD = 100, 200
 #: How full a cluster typically is, and is at most (QCT 2015).
 TYPICAL_FILL, MOST_FILL = 0.7, 0.8
 #: The share of the space by which algorithmic placement may deviate (QCT 2015).

@@ -93,9 +93,9 @@ def check_fill(
     for name in _pools(content):
         if name in ceph.usage:
             yield from _fill(f'pool {name}', ceph.usage[name].fill, remedies.TIERS_SHOW)
-    if cluster.osd_fill:
-        fullest = max(cluster.osd_fill, key=lambda osd: cluster.osd_fill[osd])
-        yield from _fill(f'osd.{fullest}', cluster.osd_fill[fullest], remedies.OSD_FILL)
+    if cluster.osds:
+        fullest = max(cluster.osds, key=lambda osd: cluster.osds[osd].fill)
+        yield from _fill(f'osd.{fullest}', cluster.osds[fullest].fill, remedies.OSD_FILL)
 
 
 def _fill(thing: str, fill: float, command: str) -> Iterator[Finding]:

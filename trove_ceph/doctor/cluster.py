@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph.tiers import ceph
 
 
@@ -23,13 +25,27 @@ class HealthCheck:
 
 
 @dataclasses.dataclass(frozen=True)
+class OsdUse:
+    """The use of an OSD.
+
+    :param fill: used share, 0 to 1
+    :param groups: number of placement groups that have a copy or chunk on it
+    """
+
+    fill: float
+    size_bytes: int
+    groups: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ClusterFacts:
     """The state of a cluster at one time.
 
     :param health: the complaints that are not muted
     :param monitors: names of all monitors
     :param quorum: names of those that are in the quorum
-    :param osd_fill: used share of each OSD that is in, 0 to 1
+    :param osds: the use of each OSD that is in
+    :param backfillfull_ratio: how full an OSD may become when Ceph moves data, 0 to 1
     :param versions: number of daemons by version, as Ceph prints it
     :param blocklist: clients on the blocklist
     :param min_compat_client: the oldest release whose clients may connect
@@ -39,7 +55,8 @@ class ClusterFacts:
     health: tuple[HealthCheck, ...]
     monitors: tuple[str, ...]
     quorum: tuple[str, ...]
-    osd_fill: Mapping[int, float]
+    osds: Mapping[int, OsdUse]
+    backfillfull_ratio: float
     versions: Mapping[str, int]
     blocklist: tuple[str, ...]
     min_compat_client: str
@@ -62,11 +79,12 @@ def read(adapter: ceph.Ceph) -> ClusterFacts:
         ),
         monitors=tuple(one['name'] for one in monitors['monmap']['mons']),
         quorum=tuple(monitors['quorum_names']),
-        osd_fill={
-            one['id']: one['utilization'] / 100
+        osds={
+            one['id']: OsdUse(one['utilization'] / 100, one['kb'] * units.Ki, one['pgs'])
             for one in adapter.query('osd', 'df')['nodes']
             if one['reweight'] > 0
         },
+        backfillfull_ratio=dump['backfillfull_ratio'],
         versions=adapter.query('versions')['overall'],
         blocklist=tuple(dump['blocklist']),
         min_compat_client=dump['require_min_compat_client'],

@@ -13,6 +13,8 @@ MONITORS = 'ceph mon dump'
 TIME_SYNC = 'ceph time-sync-status'
 GROUPS = 'ceph pg ls-by-pool {pool}'
 OSD_FILL = 'ceph osd df tree'
+OSD_TREE = 'ceph osd tree'
+AUTOSCALE = 'ceph osd pool autoscale-status'
 BLOCKLIST = 'ceph osd blocklist ls'
 MIN_COMPAT_CLIENT = 'ceph osd set-require-min-compat-client mimic'
 

@@ -3,6 +3,7 @@
 
 import math
 
+from trove_ceph import reference_figures
 from trove_ceph.enums import DeviceClass
 from trove_ceph.sizing import decisions
 from trove_ceph.sizing.decisions import CEPH, GIVEN, QCT, RED_HAT, Bound, Decision
@@ -97,7 +98,8 @@ def groups(need: Demand, osds: int) -> Decision:
     policy = tier_types.PlacementGroups(share=1, per_osd=per_osd or _PGS_PER_OSD)
     count = placement_groups.choose_pg_num(policy, osds, need.request.design.redundancy.chunks)
     assert count is not None
-    rule, source = '100 to 200 on each OSD', f'{QCT} and {RED_HAT}, "Placement groups"'
+    least, most = reference_figures.LEAST_GROUPS_PER_OSD, reference_figures.MOST_GROUPS_PER_OSD
+    rule, source = f'{least} to {most} on each OSD', f'{QCT} and {RED_HAT}, "Placement groups"'
     if per_osd:
         rule, source = f'{per_osd} on each OSD', GIVEN
     return decisions.at_least('placement groups', [Bound(f'{rule}, a power of two', count, source)])

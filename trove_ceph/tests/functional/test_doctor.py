@@ -23,7 +23,8 @@ CONTENT = {
 #: The checks that ask nothing but Ceph.
 CHECKS = (
     *('health', 'monitors', 'monitor-clocks', 'ceph-version', 'clone-format', 'redundancy'),
-    *('fill', 'blocklist', 'pools', 'caps'),
+    *('fill', 'blocklist', 'healing', 'failure-domains', 'device-classes', 'placement-groups'),
+    *('pools', 'caps'),
 )
 TIMEOUT_SEC = 300
 
@@ -65,9 +66,13 @@ class CephTest(base.FunctionalTestCase):
                 return found
 
     def test_cluster_as_described_and_not(self):
-        # A cluster of a test has one monitor.
+        # A cluster of a test has one monitor, three OSDs for three copies, and few groups.
         status, found = self._examine()
-        expected = {('monitors', 'monitors')}
+        expected = {
+            ('monitors', 'monitors'),
+            ('healing', 'pool data'),
+            ('placement-groups', 'device class ssd'),
+        }
         # What the doctor says of it must be what Ceph says.
         if self.cluster.lacks_manager_modules():
             expected |= {('health', 'MGR_MODULE_DEPENDENCY')}

@@ -13,7 +13,7 @@ from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
 from trove_ceph.doctor import backup_checks, cloud_checks, settings
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.cloud_facts import ServiceFacts
-from trove_ceph.doctor.cluster import ClusterFacts, HealthCheck
+from trove_ceph.doctor.cluster import ClusterFacts, HealthCheck, OsdUse
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import Limits, Records, SchemaFacts
 from trove_ceph.tests.unit.tiers import fake_ceph, sample, world
@@ -33,11 +33,19 @@ CONTENT = sample.read(
     | {f'tiers/{name}/min_size': 2 for name in ('fast', 'vault', 'images')}
 )
 
+
+def osd(fill, groups=150):
+    """Return the use of an OSD."""
+    return OsdUse(fill, 10**12, groups)
+
+
+#: Four hosts, with two OSDs of each of two classes.
 CLUSTER = ClusterFacts(
     health=(),
     monitors=('a', 'b', 'c'),
     quorum=('a', 'b', 'c'),
-    osd_fill={0: 0.2, 1: 0.5},
+    osds={number: osd(0.5) for number in range(16)},
+    backfillfull_ratio=0.9,
     versions={PACIFIC: 12},
     blocklist=('10.0.0.1:0/1',),
     min_compat_client='mimic',
@@ -50,7 +58,7 @@ BUS = BusFacts(None, 'trove-guestagent.conf', True, False)
 @functools.cache
 def cloud():
     """Return Ceph, Cinder and Trove as the tiers file describes them."""
-    found = world.World()
+    found = world.World(hosts=4)
     systems = found.systems(CONTENT)
     found.apply(CONTENT)
     observed = systems.observe()

@@ -17,6 +17,7 @@ from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import SchemaFacts
 from trove_ceph.tests.unit.doctor import facts
 from trove_ceph.tests.unit.tiers import world
+from trove_ceph.tiers import resources
 
 CHECKOUT = Path(__file__).parents[4]
 E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
@@ -40,6 +41,18 @@ def coded(**values):
     profiles = facts.cloud().ceph.profiles
     code = dataclasses.replace(profiles['vault-data'], **values)
     return ceph(profiles={**profiles, 'vault-data': code})
+
+
+def osds(changed):
+    return cluster(osds={**facts.CLUSTER.osds, **changed})
+
+
+def rule(name, **values):
+    """Change the rule of a pool."""
+    found = facts.cloud().ceph
+    present = found.rules[found.pools[name].rule]
+    placement = dataclasses.replace(present.placement, **values)
+    return ceph(rules={**found.rules, present.name: resources.Rule(present.name, placement)})
 
 
 def used(name, fill):
@@ -81,6 +94,7 @@ def empty():
     return world.World().systems(facts.CONTENT).observe()
 
 
+BY_OSD = rule('volumes-fast', failure_domain='osd')['ceph']
 UNSAFE = (facts.setting(value='2'),)
 #: Each check with facts that break it, and the level and object of the worst finding.
 BROKEN = {
@@ -119,10 +133,24 @@ BROKEN = {
     'fill': [
         (used('volumes-fast', 0.7), W, 'pool volumes-fast'),
         (used('volumes-fast', 0.8), E, 'pool volumes-fast'),
-        (cluster(osd_fill={3: 0.75, 4: 0.2}), W, 'osd.3'),
-        (cluster(osd_fill={3: 0.1, 4: 0.9}), E, 'osd.4'),
+        (osds({3: facts.osd(0.75)}), W, 'osd.3'),
+        (osds({4: facts.osd(0.9)}), E, 'osd.4'),
     ],
     'blocklist': [(cluster(blocklist=tuple(map(str, range(51)))), W, 'blocklist')],
+    'healing': [
+        # Of the four hosts that three copies need, each has two.
+        (ceph(osds=facts.cloud().ceph.osds[:12]), W, 'pool volumes-fast'),
+        (pool('volumes-fast', size=4), W, 'pool volumes-fast'),
+        # The others have 3/4 of the space.
+        (osds(dict.fromkeys(range(16), facts.osd(0.68))), W, 'pool volumes-fast'),
+    ],
+    'failure-domains': [(rule('volumes-fast', failure_domain='osd'), W, 'pool volumes-fast')],
+    'device-classes': [(rule('volumes-fast', device_class=None), W, 'pool volumes-fast')],
+    'placement-groups': [
+        (osds(dict.fromkeys(range(16), facts.osd(0.1, 201))), W, 'device class hdd'),
+        # The autoscaler chooses those of the class hdd.
+        (osds(dict.fromkeys(range(16), facts.osd(0.1, 74))), W, 'device class nvme'),
+    ],
     'pools': [
         ({'ceph': empty().ceph}, E, 'erasure code profile vault-data'),
         (pool('volumes-fast', size=2), W, 'pool volumes-fast'),
@@ -154,7 +182,7 @@ BROKEN = {
             'pool volumes-fast',
         ),
         (
-            {'measurements': {'volumes-fast': Measurement('2026', 9000, 9000, 7)}},
+            {'measurements': {'volumes-fast': Measurement('2026', 9000, 9000, 9)}},
             W,
             'pool volumes-fast',
         ),
@@ -283,6 +311,15 @@ BROKEN = {
 WELL = {
     'health': [{'cluster': facts.health('POOL_NO_REDUNDANCY')}],
     'redundancy': [cluster(groups={'vault': {'active+clean+snaptrim_wait': 1}})],
+    'healing': [
+        osds(dict.fromkeys(range(16), facts.osd(0.67))),
+        # One copy is not moved.
+        ceph(pools={'replicas': facts.cloud().ceph.pools['replicas']}, osds=()),
+    ],
+    'failure-domains': [
+        {'ceph': dataclasses.replace(BY_OSD, osds=BY_OSD.osds[:4])},
+        {'ceph': dataclasses.replace(BY_OSD, pools={'replicas': BY_OSD.pools['replicas']})},
+    ],
     'services': [service(is_up=False, is_enabled=False)],
     'agents': [
         records(instances=(facts.instance(heartbeat_at=None, is_settled=False),)),

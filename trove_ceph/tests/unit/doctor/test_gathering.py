@@ -44,11 +44,12 @@ ANSWERS = {
         'pools': [{'pool': 3, 'pool_name': 'volumes'}, {'pool': 4, 'pool_name': 'new'}],
         'blocklist': {'10.0.0.1:0/1': '2026-11-24T03:00:00'},
         'require_min_compat_client': 'luminous',
+        'backfillfull_ratio': 0.9,
     },
     'osd df': {
         'nodes': [
-            {'id': 0, 'utilization': 71.5, 'reweight': 1},
-            {'id': 1, 'utilization': 99.0, 'reweight': 0},
+            {'id': 0, 'utilization': 71.5, 'reweight': 1, 'kb': 2, 'pgs': 128},
+            {'id': 1, 'utilization': 99.0, 'reweight': 0, 'kb': 2, 'pgs': 0},
         ]
     },
     'versions': {'overall': {facts.PACIFIC: 3}},
@@ -73,7 +74,8 @@ class ClusterTest(base.BaseTestCase):
             health=(cluster.HealthCheck('OSD_DOWN', False, '1 osds down'),),
             monitors=('a', 'b'),
             quorum=('a',),
-            osd_fill={0: 0.715},
+            osds={0: cluster.OsdUse(0.715, 2048, 128)},
+            backfillfull_ratio=0.9,
             versions={facts.PACIFIC: 3},
             blocklist=('10.0.0.1:0/1',),
             min_compat_client='luminous',

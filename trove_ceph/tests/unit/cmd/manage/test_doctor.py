@@ -16,7 +16,7 @@ from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.doctor import facts
 from trove_ceph.tests.unit.tiers import world
 
-FULL = dataclasses.replace(facts.CLUSTER, osd_fill={0: 0.9})
+FULL = dataclasses.replace(facts.CLUSTER, osds={0: facts.osd(0.9)})
 SKEWED = facts.health('OSD_DOWN')
 
 

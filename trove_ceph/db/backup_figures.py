@@ -65,6 +65,7 @@ class BackupFigures:
     :param overdue_runs: number of those whose next run is late by an interval
     :param kept_volumes: volumes of deleted instances that backups or clones need
     :param trashed_images: images in the trash that clones need
+    :param oldest_trashed_sec: age in seconds of the oldest of their records; 0: there is none
     """
 
     counts: Mapping[RecordState, int]
@@ -75,11 +76,13 @@ class BackupFigures:
     overdue_runs: int
     kept_volumes: int
     trashed_images: int
+    oldest_trashed_sec: float
 
 
 def read(session: orm.Session, now: datetime.datetime) -> BackupFigures:
     """Return the figures, by a number of queries that does not depend on the number of rows."""
     runs = _runs(session)
+    oldest_trashed_at = session.scalar(sa.select(sa.func.min(tables.TrashedImageRow.created_at)))
     states = [PolicyRunState(run.state) for run in runs]
     row = tables.BackupRow
     return BackupFigures(
@@ -97,6 +100,7 @@ def read(session: orm.Session, now: datetime.datetime) -> BackupFigures:
         overdue_runs=sum(_is_overdue(run, now) for run in runs),
         kept_volumes=_count(session, tables.KeptVolumeRow),
         trashed_images=_count(session, tables.TrashedImageRow),
+        oldest_trashed_sec=_age(oldest_trashed_at, now) or 0.0,
     )
 
 

@@ -199,7 +199,8 @@ CHECKS = (
     Check(
         'fill',
         System.CEPH,
-        'pools of tiers and the fullest OSD are below 70 % (warning) and 80 % (error)',
+        f'pools of tiers and the fullest OSD are below {FILL_WARNING * 100:.0f} % (warning) and '
+        f'{FILL_ERROR * 100:.0f} % (error)',
         lambda sources: (sources.tiers(), sources.ceph(), sources.cluster()),
         check_fill,
     ),

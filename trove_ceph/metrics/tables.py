@@ -131,6 +131,10 @@ KEPT_VOLUMES = Description(
 TRASHED_IMAGES = Description(
     'trove_ceph_trashed_images', 'Images that the tables list as being in the trash for clones.'
 )
+TRASHED_OLDEST = Description(
+    'trove_ceph_trashed_image_oldest_seconds',
+    'Time since the oldest of them was moved to the trash; 0 if there is none.',
+)
 WATCH_AGE = Description(
     'trove_ceph_failover_watch_age_seconds',
     'Time since the watch for automatic failover last reported; missing if it never has.',
@@ -199,6 +203,7 @@ def _of_backups(found: backup_figures.BackupFigures) -> Iterator[core.GaugeMetri
     yield POLICY_RUNS_OVERDUE.gauge({(): found.overdue_runs})
     yield KEPT_VOLUMES.gauge({(): found.kept_volumes})
     yield TRASHED_IMAGES.gauge({(): found.trashed_images})
+    yield TRASHED_OLDEST.gauge({(): found.oldest_trashed_sec})
 
 
 def _of_ages(

@@ -166,13 +166,18 @@ class BackupMetricsTest(base.BaseTestCase):
             self.assertEqual(verifications, found[name, 'verify'])
 
     def test_what_deleted_instances_leave(self):
+        self.assertEqual(0, self.samples()['trove_ceph_trashed_image_oldest_seconds',])
         self.add(
             tables.KeptVolumeRow(volume_id='v', instance_id='i', project_id='p', created_at=NOW),
-            tables.TrashedImageRow(pool='p', image_id='1', name='x', created_at=NOW),
+            *(
+                tables.TrashedImageRow(pool='p', image_id=image_id, name='x', created_at=NOW - age)
+                for image_id, age in (('1', HOUR), ('2', 2 * HOUR))
+            ),
         )
         found = self.samples()
         self.assertEqual(1, found['trove_ceph_kept_volumes',])
-        self.assertEqual(1, found['trove_ceph_trashed_images',])
+        self.assertEqual(2, found['trove_ceph_trashed_images',])
+        self.assertEqual(7200, found['trove_ceph_trashed_image_oldest_seconds',])
 
     def test_the_watch(self):
         name = 'trove_ceph_failover_watch_age_seconds'

@@ -8,6 +8,7 @@ import fixtures
 import yaml
 from oslotest import base
 
+from trove_ceph.doctor import backup_checks, ceph_checks
 from trove_ceph.metrics import catalog
 from trove_ceph.tests.unit.monitoring import promtool
 
@@ -47,9 +48,14 @@ CASES = {
         {'pool_full{tier="t", pool="p"}': '0 0'},
         1,
     ),
+    'PoolFilling': (
+        {'pool_fill_ratio{tier="t", pool="p"}': '0.7x15'},
+        {'pool_fill_ratio{tier="t", pool="p"}': '0.69x15'},
+        12,
+    ),
     'PoolNearlyFull': (
-        {'pool_fill_ratio{tier="t", pool="p"}': '0.9x15'},
         {'pool_fill_ratio{tier="t", pool="p"}': '0.8x15'},
+        {'pool_fill_ratio{tier="t", pool="p"}': '0.79x15'},
         12,
     ),
     # 10 GiB a day fill 60 GiB within the week, and not 1000.
@@ -63,6 +69,16 @@ CASES = {
             'pool_max_bytes{tier="t", pool="p"}': '1073741824000x240',
         },
         200,
+    ),
+    'TrashStays': (
+        {'trashed_image_oldest_seconds': '604801x70'},
+        {'trashed_image_oldest_seconds': '604000x30 0x40', 'trashed_images': '9x70'},
+        65,
+    ),
+    'BlocklistGrows': (
+        {'blocklist_entries': '51x70'},
+        {'blocklist_entries': '50x70'},
+        65,
     ),
     'PoolSilent': (
         {'pool_up{tier="t", pool="p"}': '0x20'},
@@ -142,6 +158,21 @@ CASES = {
         },
         18,
     ),
+    'LimitsDrift': (
+        {'qos_drift': '1x130'},
+        # The next sweep finds those of new volumes set.
+        {'qos_drift': '9x60 0x10 9x60', 'qos_failures': '1x130'},
+        125,
+    ),
+    'LimitsNotSwept': (
+        {'qos_sweep_age_seconds': '3601'},
+        # Another copy of the service sweeps.
+        {
+            'qos_sweep_age_seconds{instance="a"}': '7200',
+            'qos_sweep_age_seconds{instance="b"}': '60',
+        },
+        0,
+    ),
     'LimitsNotSet': ({'qos_failures': '1x70'}, {'qos_failures': '0x70', 'qos_drift': '5x70'}, 65),
 }
 
@@ -181,6 +212,17 @@ class AlertsTest(base.BaseTestCase):
             found = set(METRIC.findall(rule['expr']))
             self.assertTrue(found, name)
             self.assertEqual(set(), found - catalog.series(), name)
+
+    def test_thresholds_are_those_of_the_doctor(self):
+        thresholds = {
+            'PoolFilling': f'>= {ceph_checks.FILL_WARNING}',
+            'PoolNearlyFull': f'>= {ceph_checks.FILL_ERROR}',
+            'BlocklistGrows': f'> {ceph_checks.MOST_BLOCKED}',
+            'TrashStays': f'> {backup_checks.TRASH_AGE.total_seconds():.0f}',
+        }
+        for name, threshold in thresholds.items():
+            rule = rules()[f'TroveCeph{name}']
+            self.assertEqual(threshold, rule['expr'].rpartition(') ')[2], name)
 
     def test_each_alert_names_the_runbook_that_names_it(self):
         page = DOCUMENTS / 'admin' / 'runbooks.rst'

@@ -7,6 +7,7 @@ import sys
 from driver import (
     backups,
     bench,
+    doctor,
     environment,
     fault_injection,
     hci,
@@ -101,6 +102,9 @@ def _parser():
     )
     monitoring.add_arguments(
         add('monitoring', monitoring.run, 'have Prometheus scrape the lab, and check what it sees')
+    )
+    doctor.add_arguments(
+        add('doctor', doctor.run, 'examine a running lab with trove-ceph-manage doctor')
     )
     second_compute.add_arguments(
         add(second_compute.NAME, second_compute.run, 'fail and recover the second compute host')

@@ -74,7 +74,7 @@ class Observation:
     """What the last look at a replica has found. None: it is not known.
 
     :param is_replicating: it receives and applies transactions; False too if its data are lost
-    :param lag_sec: seconds by which it is behind its source
+    :param lag_sec: seconds by which it is behind its source; None too while it does not replicate
     :param lag_transactions: transactions of the source that it has not applied
     :param errant: the GTIDs of transactions that its source does not have; empty: there are none
     :param source_executed: ``gtid_executed`` of the source, from the last look that it answered

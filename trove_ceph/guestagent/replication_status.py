@@ -42,7 +42,7 @@ def read(connection: pymysql.connections.Connection) -> dict[str, Any]:
             (received,),
         )
         server_uuid, gtid_executed, is_read_only, is_applied = cursor.fetchone()
-        lag_sec = 0.0 if is_applied and channel else _find_lag_sec(cursor, channel)
+        lag_sec = _find_lag_sec(cursor, channel, bool(is_applied))
         sql_error = _find_worker_error(cursor, channel) or channel.get('Last_SQL_Error', '')
         semi_sync = _semi_sync(cursor)
     return {
@@ -64,10 +64,21 @@ def read(connection: pymysql.connections.Connection) -> dict[str, Any]:
     }
 
 
-def _find_lag_sec(cursor: pymysql.cursors.Cursor, channel: dict[str, Any]) -> float | None:
-    """Return the age of the oldest transaction that is received and not applied."""
-    if channel.get('Replica_SQL_Running') != 'Yes':
+def _find_lag_sec(
+    cursor: pymysql.cursors.Cursor, channel: dict[str, Any], is_applied: bool
+) -> float | None:
+    """Return the age of the oldest transaction that is received and not applied.
+
+    Without a connection to its source, a replica does not know what it has not received.
+
+    :param is_applied: all that was received is applied
+    :returns: None: not known
+    """
+    threads = (channel.get('Replica_IO_Running'), channel.get('Replica_SQL_Running'))
+    if threads != ('Yes', 'Yes'):
         return None
+    if is_applied:
+        return 0.0
     cursor.execute(_OLDEST_APPLYING)
     age_sec = cursor.fetchone()[0]
     if age_sec is None:

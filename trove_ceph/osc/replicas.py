@@ -76,8 +76,9 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
       unknown      the cloud does not watch it: see problem
 
     problem says why a replica does not replicate, and what to do. lag_sec and lag_transactions say
-    how far it is behind its source; own_bytes is the space that it does not share with its source,
-    and clone_depth the number of images from which it reads what it shares. All of these are as of
+    how far it is behind its source. They are empty if that is not known, as lag_sec is while it
+    does not replicate. own_bytes is the space that it does not share with its source, and
+    clone_depth the number of images from which it reads what it shares. All of these are as of
     observed_at, when the cloud last looked.
 
     cloned_at is when its data were cloned, reprovisioned_at and last_reason when and why it last

@@ -158,7 +158,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
     known = found.usage
     return Observation(
         is_replicating=_is_replicating(found),
-        lag_sec=None if status is None else status.lag_sec,
+        lag_sec=_lag_sec(found, source),
         lag_transactions=lag_transactions,
         errant=errant,
         source_executed=record.source_executed if source is None else str(source.gtid_executed),
@@ -175,6 +175,19 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
 def _follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bool:
     """Return whether a replica follows another server than its source, as during a promotion."""
     return status.source_uuid not in ('', source.server_uuid)
+
+
+def _lag_sec(found: ReplicaLook, source: ReplicationStatus | None) -> float | None:
+    """Return the lag of a replica; None: it does not follow its source, so it is not known.
+
+    What it reports then says nothing of what it has not received.
+    """
+    status = found.status
+    if status is None or not _is_replicating(found):
+        return None
+    if source is not None and _follows_another(status, source):
+        return None
+    return status.lag_sec
 
 
 def _is_replicating(found: ReplicaLook) -> bool | None:

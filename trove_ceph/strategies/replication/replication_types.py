@@ -31,7 +31,8 @@ class ReplicationStatus:
     :param io_error_number: of MySQL; 0: no error
     :param sql_error_number: of MySQL; 0: no error
     :param lag_sec: age of the oldest transaction that is received and not applied, 0.0 if there is
-        none; None: unknown. Of transactions that are not received, the replica knows nothing
+        none; None: unknown, as while the replica is cut off from its source. Of transactions that
+        are not received, it knows nothing
     :param is_read_only: the server refuses writes even of administrators
     :param semi_sync_source: its commits wait for a replica that has enabled it as well
     :param semi_sync_replica: it acknowledges transactions that it has received

@@ -190,7 +190,7 @@ class Watcher:
             found = drift.find_drift(one, group.source, limits, known.before, now)
         cause = None if found is None else found.cause
         looks = 0 if found is None else 1 + (known.looks if cause is known.cause else 0)
-        lag_sec = None if one.status is None else one.status.lag_sec
+        lag_sec = observation.observe(one, group.source).lag_sec
         failing_since = None if one.agent_error is None else known.before.failing_since or now
         self._memory[instance_id] = _Memory(drift.Before(lag_sec, failing_since), cause, looks)
         if found is not None and looks == 1:

@@ -90,3 +90,9 @@ class LagTest(base.BaseTestCase):
 
     def test_nothing_is_applied(self):
         self.assertIsNone(self.lag_sec(0, lag_sec=7, Replica_SQL_Running='No'))
+        self.assertIsNone(self.lag_sec(1, Replica_SQL_Running='No'))
+
+    def test_a_replica_that_does_not_receive_knows_no_lag(self):
+        for state in ('Connecting', 'No'):
+            self.assertIsNone(self.lag_sec(1, Replica_IO_Running=state), state)
+            self.assertIsNone(self.lag_sec(0, lag_sec=7, Replica_IO_Running=state), state)

@@ -318,6 +318,16 @@ class ObservationTest(base.BaseTestCase):
             found = observation.observe(look, source_status())
             self.assertIs(False, found.is_replicating)
 
+    def test_the_lag_of_a_replica_that_does_not_follow_its_source_is_unknown(self):
+        for look in (
+            # An agent of an older guest image says 0 although nothing is received.
+            broken(io_state=ThreadState.CONNECTING),
+            broken(source_uuid=OTHER_SERVER),
+            ReplicaLook(record(), replica_status(), None, 'it is gone'),
+        ):
+            found = observation.observe(look, source_status())
+            self.assertEqual((None, 0.0), (found.lag_sec, look.status.lag_sec))
+
     def test_a_dishonest_source(self):
         text = f'{SERVER}:1-{gtid.GREATEST_NUMBER},{OTHER_SERVER}:1-{gtid.GREATEST_NUMBER}'
         source = source_status(gtid_executed=GtidSet.parse(text))

@@ -254,6 +254,18 @@ class DriftTest(WatcherTestCase):
                 self.run_rounds()
             self.assertEqual({'r-0': cause}, world.requested())
 
+    def test_a_lag_that_was_unknown_at_the_last_look_does_not_grow(self):
+        self.start(looks=1)
+        world = self.world
+        world.change('r-0', io_state=ThreadState.CONNECTING)
+        self.run_rounds(2)
+        world.change('r-0', io_state=ThreadState.ON, lag_sec=5000.0)
+        self.run_rounds(2)
+        self.assertEqual({}, world.requested())
+        world.change('r-0', lag_sec=5001.0)
+        self.run_rounds(2)
+        self.assertEqual({'r-0': Cause.LAG}, world.requested())
+
     def test_a_pool_that_does_not_answer_although_the_one_of_the_source_does(self):
         self.start()
         self.world.statuses['r-0'] = None

@@ -4,15 +4,29 @@
 import functools
 from collections.abc import Callable, Collection
 
+from oslo_log import log as logging
+from oslo_utils import units
+
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.replication import clones, placement, source_checks
 from trove_ceph.strategies.replication.dependencies import Limits
 from trove_ceph.strategies.restore import cloned_volume
 from trove_ceph.tiers import tier_types
+
+LOG = logging.getLogger(__name__)
+
+#: Errors that no repetition of the attempt repairs.
+_REFUSALS = (
+    exceptions.NoSpaceError,
+    exceptions.QuotaExceededError,
+    exceptions.ReplicaRefusedError,
+    exceptions.UnsafeSettingsError,
+)
 
 
 class ReplicaVolumes:
@@ -96,24 +110,30 @@ class ReplicaClones:
         is, or on that which the tier of the source names for replicas.
 
         :raises ReprovisioningRefusedError: the source, its settings, or the volume type of the
-            replica, do not allow it
+            replica, do not allow it, or its pool or Cinder's quota has no room for the clone
         :raises GuestUnavailableError: the source does not serve
         """
         try:
             return self._create(record)
-        except (exceptions.ReplicaRefusedError, exceptions.UnsafeSettingsError) as error:
-            raise exceptions.ReprovisioningRefusedError(f'{record}: {error}') from error
+        except _REFUSALS as error:
+            LOG.error('%s: no clone of its source is made: %s', record, error)
+            text = tenant_errors.tenant_message(error)
+            raise exceptions.ReprovisioningRefusedError(f'{record}: {text}') from error
 
     def _create(self, record: ReplicaRecord) -> str:
         assert record.request_id is not None
         source, image = self._find_source(record)
-        source_checks.check_depth(
-            record.source_id, self._deps.storage.describe(image), self._limits.clone_depth
-        )
+        facts = self._deps.storage.describe(image)
+        source_checks.check_depth(record.source_id, facts, self._limits.clone_depth)
         old = None if record.volume_id is None else self._deps.cinder.find_volume(record.volume_id)
         target = placement.choose(
             self._deps, self._tiers(), source, image, old.volume_type if old else None
         )
+        old_size_gib = old.size_gib if old else 0
+        # An earlier attempt may have created the volume: the quota counts it already.
+        if not self._deps.cinder.find_volumes(record.request_id):
+            size_gib = max(-(-facts.size_bytes // units.Gi), old_size_gib)
+            placement.check_room(self._deps, str(record), target, size_gib)
         snapshot = clones.SharedSnapshot(self._deps, image, record.request_id)
         volume = clones.ReplicaVolume(
             self._deps, record.request_id, record.instance_id, snapshot, target
@@ -126,7 +146,7 @@ class ReplicaClones:
                     volume,
                     functools.partial(source_checks.check_settings, self._deps, record.source_id),
                 ),
-                steps.Step('extend the volume', lambda: volume.extend(old.size_gib if old else 0)),
+                steps.Step('extend the volume', lambda: volume.extend(old_size_gib)),
             ],
             unfinished=(exceptions.ClaimLostError,),
         )

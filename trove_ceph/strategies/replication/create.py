@@ -68,7 +68,8 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     facts = deps.backup.storage.describe(image)
     source_checks.check_depth(request.source_id, facts, deps.limits.clone_depth)
     target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type)
-    _check_room(deps, request, target, facts.size_bytes)
+    size_gib, count = -(-facts.size_bytes // units.Gi), len(request.instance_ids)
+    placement.check_room(deps.backup, str(request), target, size_gib, count)
     settings_id = source_checks.check_settings(deps.backup, request.source_id)
     return ReplicaPlan(request, image, target, settings_id)
 
@@ -186,21 +187,6 @@ def _find_volume(
     if volume is None or image is None:
         raise _refusal(request, 'has no volume on a storage tier')
     return volume, image
-
-
-def _check_room(
-    deps: ReplicationDependencies,
-    request: ReplicaRequest,
-    target: placement.Placement,
-    size_bytes: int,
-) -> None:
-    usage = deps.backup.storage.usage(target.backend.pool)
-    if usage.full:
-        raise exceptions.NoSpaceError(f'{request}: {usage}')
-    cinder, size_gib = deps.backup.cinder, -(-size_bytes // units.Gi)
-    count = len(request.instance_ids)
-    if shortage := cinder.find_shortage(cinder.project_id, target.volume_type, size_gib, count):
-        raise exceptions.QuotaExceededError(f'{request}: {shortage}')
 
 
 def _refusal(request: ReplicaRequest, reason: str) -> exceptions.ReplicaRefusedError:

@@ -118,7 +118,7 @@ class Clones(Protocol):
         Made once for a request: a repetition continues. The source is not quiesced.
 
         :raises ReprovisioningRefusedError: the source, or the volume type of the replica, does not
-            allow it
+            allow it, or there is no room for the clone
         """
 
     def remove(self, record: ReplicaRecord) -> None:

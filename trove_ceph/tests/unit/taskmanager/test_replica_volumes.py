@@ -12,6 +12,7 @@ from trove_ceph.strategies.backup import instance_deletion, volume_cleanup
 from trove_ceph.strategies.replication import clones, dependencies
 from trove_ceph.taskmanager import replica_volumes
 from trove_ceph.tests.unit.strategies import replication_world
+from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.test_replica_creation import created
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -120,6 +121,29 @@ class ReplicaClonesTest(ReplicaVolumesCase):
             deps.backup, deps.tiers, dependencies.Limits(clone_depth=0)
         )
         self.assertIn('operator can flatten', self.refusal())
+
+    def test_refuses_a_pool_that_is_full(self):
+        self.world.cluster.capacities[replication_world.REPLICA_POOL] = 0
+        shown = self.refusal()
+        self.assertIn(f'{self.replica_id} of instance', shown)
+        self.assertIn('the storage has no room for it', shown)
+        self.assertNotIn(replication_world.REPLICA_POOL, shown)
+
+    def test_refuses_if_the_quota_is_used_up(self):
+        self.world.cinder.limits[worlds.SERVICE, 'volumes'] = 2
+        self.assertIn("the database service's own quota of volumes", self.refusal())
+
+    def test_refuses_if_the_quota_does_not_allow_the_size_of_the_replica(self):
+        volume = self.world.cinder.volumes[self.old_id]
+        volume['size'] += 2
+        self.world.cinder.limits[worlds.SERVICE, 'per_volume_gigabytes'] = volume['size'] - 1
+        self.assertIn("the database service's own quota of volumes", self.refusal())
+
+    def test_needs_no_room_for_a_clone_that_exists(self):
+        new_id = self.clones.create(self.record)
+        self.world.cinder.limits[worlds.SERVICE, 'volumes'] = 3
+        self.world.cluster.capacities[replication_world.REPLICA_POOL] = 0
+        self.assertEqual(new_id, self.clones.create(self.record))
 
     def test_removes_the_clone_only(self):
         for _again in range(2):

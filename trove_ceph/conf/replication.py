@@ -58,7 +58,8 @@ OPTS: list[cfg.Opt] = [
         min=1,
         max=15,
         help='Number of images above that of a replica, up to which a source may be cloned. Reads '
-        'of data that a clone shares pass through all of them.',
+        'of data that a clone shares pass through all of them. A replica that has more, as after '
+        'this was lowered, gets a fresh clone if that has fewer.',
     ),
     cfg.IntOpt(
         'max_own_percent',

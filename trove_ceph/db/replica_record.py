@@ -57,6 +57,8 @@ class Cause(enum.StrEnum):
     AGE = 'age'
     #: The clone shares too little with its source by now.
     GROWTH = 'growth'
+    #: The clone reads through more images than a replica may.
+    DEPTH = 'depth'
     #: The replica stopped at an error.
     BROKEN = 'broken'
     #: The source has deleted binary logs that the replica needs.

@@ -90,6 +90,7 @@ def settings(conf: cfg.ConfigOpts) -> WatchSettings:
         reprovision_every_hours=options.reprovision_every_hours,
         max_own_percent=options.max_own_percent,
         max_lag_sec=options.max_lag_sec,
+        most_clone_depth=options.most_clone_depth,
         semi_sync_timeout_ms=options.semi_sync_timeout_ms,
     )
 

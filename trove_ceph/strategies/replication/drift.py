@@ -37,6 +37,7 @@ _URGENCY = (
     Cause.BROKEN,
     Cause.ERRANT,
     Cause.LAG,
+    Cause.DEPTH,
     Cause.AGE,
     Cause.GROWTH,
 )
@@ -50,6 +51,7 @@ class Limits:
     every_hours: int
     max_own_percent: int
     max_lag_sec: int
+    most_clone_depth: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +99,7 @@ def limits_of(policy: ReplicationPolicy | None, settings: WatchSettings) -> Limi
         settings.reprovision_every_hours if hours is None else hours,
         settings.max_own_percent if percent is None else percent,
         settings.max_lag_sec if lag_sec is None else lag_sec,
+        settings.most_clone_depth,
     )
 
 
@@ -125,7 +128,12 @@ def find_drift(
             or _of_lag(observed, limits, before)
             or _of_failure(found, limits, before, now)
         )
-    return drift or _of_age(found.record, limits, now) or _of_growth(found, limits, now)
+    return (
+        drift
+        or _of_depth(found, limits)
+        or _of_age(found.record, limits, now)
+        or _of_growth(found, limits, now)
+    )
 
 
 def choose(
@@ -226,6 +234,20 @@ def _of_lag(observed: Observation, limits: Limits, before: Before) -> Drift | No
         Cause.LAG,
         f'it is {observed.lag_sec:.0f} s behind its source and falls further behind; '
         f'{limits.max_lag_sec} s are allowed',
+    )
+
+
+def _of_depth(found: ReplicaLook, limits: Limits) -> Drift | None:
+    """Return whether a clone is too deep, and a fresh one would not be."""
+    usage, fresh_depth, most = found.usage, found.fresh_depth, limits.most_clone_depth
+    if not most or usage is None or usage.clone_depth <= most:
+        return None
+    if fresh_depth is None or fresh_depth > most:
+        return None
+    return Drift(
+        Cause.DEPTH,
+        f'its clone reads through {usage.clone_depth} images, and a fresh clone {fresh_depth}; '
+        f'{most} are allowed',
     )
 
 

@@ -39,6 +39,8 @@ class ReplicaLook:
     :param usage: of its volume; None: it was not asked for, or is unknown
     :param volume_error: why its data is lost; None: it is not, or that is unknown
     :param agent_error: why its agent answered without a status, such as that MySQL does not run
+    :param fresh_depth: the images above a fresh clone of its source; None: it is not known, or its
+        present clone is not too deep
     """
 
     record: ReplicaRecord
@@ -46,6 +48,7 @@ class ReplicaLook:
     usage: VolumeUsage | None = None
     volume_error: str | None = None
     agent_error: str | None = None
+    fresh_depth: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,8 @@ def look(deps: WatchDependencies, memory: LookMemory, group: Group) -> GroupLook
     for record in group.replicas:
         status, agent_error = answers[record.instance_id]
         usage, volume_error = _examine(deps.volumes, memory, group, record.instance_id, status)
-        looks.append(ReplicaLook(record, status, usage, volume_error, agent_error))
+        fresh_depth = _fresh_depth(deps, group, usage)
+        looks.append(ReplicaLook(record, status, usage, volume_error, agent_error, fresh_depth))
     return GroupLook(group.source_id, source, looks)
 
 
@@ -258,6 +262,19 @@ def _examine(
     except exceptions.TroveCephError as error:
         LOG.debug('Instance %s: its volume cannot be examined: %s', instance_id, error)
     return usage, None if works else volume_error
+
+
+def _fresh_depth(deps: WatchDependencies, group: Group, usage: VolumeUsage | None) -> int | None:
+    """Return the images above a fresh clone for a replica whose own clone is too deep."""
+    volume_id = group.volumes.get(group.source_id)
+    if usage is None or usage.clone_depth <= deps.settings.most_clone_depth or volume_id is None:
+        return None
+    try:
+        source = deps.volumes.find_usage(volume_id, False)
+    except exceptions.TroveCephError as error:
+        LOG.debug('Instance %s: its volume cannot be examined: %s', group.source_id, error)
+        return None
+    return None if source is None else source.clone_depth + 1
 
 
 def _answers(volumes: Volumes, volume_id: str | None) -> bool:

@@ -26,6 +26,7 @@ class WatchSettings:
     reprovision_every_hours: int = 0
     max_own_percent: int = 0
     max_lag_sec: int = 3600
+    most_clone_depth: int = 8
     semi_sync_timeout_ms: int = 10000
 
 

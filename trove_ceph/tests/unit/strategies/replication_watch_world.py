@@ -181,5 +181,6 @@ class World:
             raise found
         if with_own_bytes:
             self.measured.append(volume_id)
+        if with_own_bytes or found is None:
             return found
         return dataclasses.replace(found, own_bytes=None)

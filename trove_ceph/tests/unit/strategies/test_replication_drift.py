@@ -30,8 +30,10 @@ from trove_ceph.tests.unit.strategies.replication_watch_world import (
 
 NOW = datetime.datetime(2026, 1, 10)
 HOUR = datetime.timedelta(hours=1)
-LIMITS = drift.Limits(True, every_hours=24, max_own_percent=50, max_lag_sec=600)
-NO_LIMITS = drift.Limits(False, 0, 0, 0)
+LIMITS = drift.Limits(
+    True, every_hours=24, max_own_percent=50, max_lag_sec=600, most_clone_depth=3
+)
+NO_LIMITS = drift.Limits(False, 0, 0, 0, 0)
 USAGE = VolumeUsage(10 * units.Gi, 1, units.Gi)
 ERRANT = f'{OTHER_SERVER}:1-2'
 
@@ -50,6 +52,12 @@ def record(instance_id='r', source_id='s', **values):
 
 def find(look, limits=LIMITS, **before):
     return drift.find_drift(look, source_status(), limits, drift.Before(**before), NOW)
+
+
+def deep(depth, fresh_depth):
+    """Return a look at a replica with so many images above it, and above a fresh clone."""
+    usage = VolumeUsage(10 * units.Gi, depth, units.Gi)
+    return ReplicaLook(record(), replica_status(), usage, fresh_depth=fresh_depth)
 
 
 def broken(**values):
@@ -116,6 +124,10 @@ CASES = (
         None,
         '',
     ),
+    ('deep', deep(4, 3), Cause.DEPTH, 'through 4 images, and a fresh clone 3; 3 are allowed'),
+    ('as deep as it may be', deep(3, 1), None, ''),
+    ('a fresh clone would be too deep', deep(5, 4), None, ''),
+    ('depth of a fresh clone is unknown', deep(5, None), None, ''),
     (
         'flattened',
         ReplicaLook(
@@ -174,7 +186,7 @@ class DriftTest(base.BaseTestCase):
                 self.assertIsNone(find(look, lag_sec=1.0), name)
 
     def test_growth_alone_requests_at_most_once_a_day(self):
-        usage, limits = VolumeUsage(units.Gi, 1, units.Gi), drift.Limits(True, 0, 50, 600)
+        usage, limits = VolumeUsage(units.Gi, 1, units.Gi), drift.Limits(True, 0, 50, 600, 0)
         for cloned_at, ended_at, is_expected in (
             (NOW - 24 * HOUR, None, True),
             (NOW - 23 * HOUR, None, False),
@@ -221,15 +233,19 @@ class DriftTest(base.BaseTestCase):
 
     def test_a_policy_takes_precedence_over_the_options(self):
         settings = WatchSettings(
-            reprovision_broken=False, reprovision_every_hours=1, max_own_percent=2, max_lag_sec=3
+            reprovision_broken=False,
+            reprovision_every_hours=1,
+            max_own_percent=2,
+            max_lag_sec=3,
+            most_clone_depth=4,
         )
-        self.assertEqual(drift.Limits(False, 1, 2, 3), drift.limits_of(None, settings))
+        self.assertEqual(drift.Limits(False, 1, 2, 3, 4), drift.limits_of(None, settings))
         policy = ReplicationPolicy('s', NOW, NOW)
-        self.assertEqual(drift.Limits(False, 1, 2, 3), drift.limits_of(policy, settings))
+        self.assertEqual(drift.Limits(False, 1, 2, 3, 4), drift.limits_of(policy, settings))
         policy = dataclasses.replace(
             policy, reprovision_every_hours=0, max_own_percent=8, max_lag_sec=9
         )
-        self.assertEqual(drift.Limits(False, 0, 8, 9), drift.limits_of(policy, settings))
+        self.assertEqual(drift.Limits(False, 0, 8, 9, 4), drift.limits_of(policy, settings))
 
 
 class ChooseTest(base.BaseTestCase):

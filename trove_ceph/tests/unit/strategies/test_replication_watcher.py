@@ -239,6 +239,8 @@ class DriftTest(WatcherTestCase):
             elif cause is Cause.GROWTH:
                 world.now += 25 * hour
                 world.usages['v-r-0'] = VolumeUsage(units.Gi, 1, units.Gi)
+            elif cause is Cause.DEPTH:
+                world.usages['v-r-0'] = VolumeUsage(units.Gi, 9, units.Mi)
             elif cause is Cause.BROKEN:
                 world.change('r-0', **STOPPED)
             elif cause is Cause.PURGED:
@@ -253,6 +255,13 @@ class DriftTest(WatcherTestCase):
                     world.change('r-0', lag_sec=5000.0 + round_)
                 self.run_rounds()
             self.assertEqual({'r-0': cause}, world.requested())
+
+    def test_a_deep_clone_of_a_source_that_is_as_deep_is_kept(self):
+        for usage in (VolumeUsage(units.Gi, 8), exceptions.ServiceUnavailableError('no'), None):
+            self.start(looks=1)
+            self.world.usages |= {'v-r-0': VolumeUsage(units.Gi, 9, units.Mi), 'v-s': usage}
+            self.run_rounds(3)
+            self.assertEqual({}, self.world.requested())
 
     def test_a_lag_that_was_unknown_at_the_last_look_does_not_grow(self):
         self.start(looks=1)

@@ -22,6 +22,8 @@ _UNCHANGED = (
     'lag_sec',
     'lag_transactions',
     'own_bytes',
+    'former_own_bytes',
+    'fresh_own_bytes',
     'clone_depth',
     'requested_by',
     'reason',

@@ -125,6 +125,9 @@ class ReplicaRecord(Observation):
     :param reprovisioned_at: when the last successful one ended
     :param last_reason: the reason of the last successful one
     :param last_cause: the cause of the last successful one
+    :param former_own_bytes: space that its volume did not share with the source before the present
+        or the last exchange, as it was last measured; None: not known, or the exchange was undone
+    :param fresh_own_bytes: the same of the fresh clone, when it had caught up
     :param observed_at: when the watcher last looked at it
     """
 
@@ -158,6 +161,8 @@ class ReplicaRecord(Observation):
     reprovisioned_at: datetime.datetime | None = None
     last_reason: str | None = None
     last_cause: Cause | None = None
+    former_own_bytes: int | None = None
+    fresh_own_bytes: int | None = None
     observed_at: datetime.datetime | None = None
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None

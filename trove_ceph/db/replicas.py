@@ -368,6 +368,8 @@ class ReplicaStore:
                 values |= {'last_reason': before.reason, 'last_cause': before.cause}
             else:
                 values |= {'failures': before.failures + 1}
+                if event is Event.RETURNED:
+                    values |= {'former_own_bytes': None, 'fresh_own_bytes': None}
                 values |= {} if error is None else {'error': error}
             return self._write(session, claim, values | claims.cleared_claim())
 

@@ -36,6 +36,8 @@ class ListReplicas(base.Lister):
         'Clone Depth': 'clone_depth',
         'Reprovisioned': 'reprovisioned_at',
         'Last Reason': 'last_reason',
+        'Former Own Space': 'former_own_bytes',
+        'Fresh Own Space': 'fresh_own_bytes',
         'Next By Policy': 'reprovision_due_at',
         'Step': 'step',
         'Attempts': 'attempts',
@@ -83,6 +85,8 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
 
     cloned_at is when its data were cloned, reprovisioned_at and last_reason when and why it last
     got a fresh clone, and reprovision_due_at when its policy gives it the next one.
+    former_own_bytes and fresh_own_bytes are its own space before that, and when the clone had
+    caught up: the difference is the space that the clone has returned.
 
     copies is how many copies the storage keeps of its data. With one copy, the loss of a disk can
     lose the data; the replica then needs a fresh clone.

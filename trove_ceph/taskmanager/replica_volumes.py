@@ -79,6 +79,18 @@ class ReplicaVolumes:
             return False
         return True
 
+    def find_own_bytes(self, volume_id: str) -> int | None:
+        """Return the space that a volume does not share; None: it cannot be measured now."""
+        try:
+            volume = self._deps.cinder.find_volume(volume_id)
+            image = None if volume is None else self._deps.find_image(volume)
+            if image is None:
+                return None
+            return self._deps.storage.describe(image, with_usage=True).used_bytes
+        except exceptions.TroveCephError as error:
+            LOG.info('Volume %s: its own space is not measured: %s', volume_id, error)
+            return None
+
     def discard(self, volume_id: str, record: ReplicaRecord) -> None:
         """Have a volume deleted that no instance uses, whenever its pool answers; idempotent."""
         self._deps.records.keep_volume(volume_id, record.instance_id, record.project_id)

@@ -52,6 +52,8 @@ class ReplicaRow(base.Claimable, base.Base):
     reprovisioned_at = orm.mapped_column(sa.DateTime)
     last_reason = orm.mapped_column(base.Text)
     last_cause = orm.mapped_column(sa.String(16))
+    former_own_bytes = orm.mapped_column(sa.BigInteger)
+    fresh_own_bytes = orm.mapped_column(sa.BigInteger)
     is_replicating = orm.mapped_column(sa.Boolean)
     lag_sec = orm.mapped_column(sa.Float)
     lag_transactions = orm.mapped_column(sa.BigInteger)

@@ -211,7 +211,14 @@ class Reprovisioning:
     def _put_in_clone(self) -> None:
         now = self._attempt.deps.store.now()
         if self._attempt.record.state is ReplicaState.CLONING:
-            self._attempt.advance(Event.EXCHANGE, exchange_began_at=now)
+            # From now on, the watch measures the new volume.
+            before = self._attempt.record.own_bytes
+            self._attempt.advance(
+                Event.EXCHANGE,
+                exchange_began_at=now,
+                former_own_bytes=before,
+                fresh_own_bytes=None,
+            )
         record = self._attempt.record
         reason = self._why_no_source()
         if reason is None and self._is_too_late():
@@ -249,8 +256,9 @@ class Reprovisioning:
 
     def _complete(self) -> None:
         record, deps = self._attempt.record, self._attempt.deps
-        assert record.old_volume_id is not None
-        self._attempt.note(cloned_at=record.new_cloned_at)
+        assert record.volume_id is not None and record.old_volume_id is not None
+        own_bytes = deps.volumes.find_own_bytes(record.volume_id)
+        self._attempt.note(cloned_at=record.new_cloned_at, fresh_own_bytes=own_bytes)
         deps.instances.report_healthy(record.instance_id)
         deps.volumes.discard(record.old_volume_id, record)
         self._attempt.complete()

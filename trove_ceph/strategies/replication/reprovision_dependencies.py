@@ -102,6 +102,9 @@ class Volumes(Protocol):
     def can_be_read(self, volume_id: str) -> bool:
         """Return whether the pool of a volume answers, and has its image."""
 
+    def find_own_bytes(self, volume_id: str) -> int | None:
+        """Return the space that a volume does not share; None: it cannot be measured now."""
+
     def discard(self, volume_id: str, record: ReplicaRecord) -> None:
         """Have a volume deleted that no instance uses, whenever its pool answers; idempotent."""
 

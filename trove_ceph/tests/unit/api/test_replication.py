@@ -75,6 +75,8 @@ class ShowTest(ReplicationTest):
                 'lag_sec': 0.5,
                 'lag_transactions': 3,
                 'own_bytes': 4096,
+                'former_own_bytes': None,
+                'fresh_own_bytes': None,
                 'clone_depth': 1,
                 'cloned_at': '2026-01-01T12:00:00Z',
                 'observed_at': '2026-01-01T12:00:00Z',

@@ -41,6 +41,9 @@ class MemoryStore:
         )
         return self._records.setdefault(instance_id, record)
 
+    def observe(self, instance_id, observation):
+        self._set(instance_id, **vars(observation), observed_at=self.now())
+
     def request(self, instance_id, requested_by, reason):
         record = self._records[instance_id]
         if not self._trove.replace(instance_id, Task.NONE, Task.MIGRATING, self.now()):
@@ -97,7 +100,7 @@ class MemoryStore:
         return self._end(claim, Event.FAIL, error=reason)
 
     def finish_return(self, claim):
-        return self._end(claim, Event.RETURNED)
+        return self._end(claim, Event.RETURNED, former_own_bytes=None, fresh_own_bytes=None)
 
     def cancel(self, claim):
         self._next(claim, Event.CANCEL)

@@ -56,6 +56,7 @@ class ReplicaMemoryTest(replica_helpers.ReplicaStoreTestCase):
             for event in events:
                 for store in self.stores:
                     store.note(claims[store], step='step', attempts=2, new_volume_id='new')
+                    store.note(claims[store], former_own_bytes=2, fresh_own_bytes=1)
                     store.advance(claims[store], event, error='an error')
                 self.compare(end)
             for store in self.stores:

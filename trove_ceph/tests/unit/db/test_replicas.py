@@ -166,11 +166,13 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_returned_keeps_the_error(self):
         _record, claim = self.make('r', ReplicaState.CATCHING_UP)
+        self.store.note(claim, former_own_bytes=2, fresh_own_bytes=1)
         self.store.advance(claim, Event.GIVE_BACK, error='the pool is full')
         found = self.store.finish_return(claim)
         self.assertIs(ReplicaState.FOLLOWING, found.state)
         self.assertEqual(('the pool is full', 1), (found.error, found.failures))
         self.assertIsNone(found.reprovisioned_at)
+        self.assertEqual((None, None), (found.former_own_bytes, found.fresh_own_bytes))
         self.assertEqual(NONE, self.trove.task('r'))
 
     def test_a_task_that_an_operator_has_reset_stays(self):

@@ -38,6 +38,19 @@ class CommandsTest(harness.CommandTestCase):
         self.assertEqual(1, len(self.shown('list --limit 1')))
         (row,) = self.shown(f'list --long --source {self.instance.id}')
         self.assertEqual((self.world.project, None), (row['Project ID'], row['Problem']))
+        self.assertEqual((None, None), (row['Former Own Space'], row['Fresh Own Space']))
+
+    def test_shows_the_space_that_a_fresh_clone_has_returned(self):
+        values = {'former_own_bytes': 3 << 30, 'fresh_own_bytes': 4096}
+        self.shown(f'reprovision {self.replica.id}')
+        claim = self.world.reprovision(self.replica, **values)
+        self.world.replicas.claims.release(claim)
+        shown = self.shown(f'show {self.replica.id}')
+        self.assertEqual(values, {name: shown[name] for name in values})
+        (row,) = self.shown('list --long')
+        self.assertEqual((3 << 30, 4096), (row['Former Own Space'], row['Fresh Own Space']))
+        _status, table = self.run_command(f'show {self.replica.id}')
+        self.assertIn('3 GiB', table)
 
     def test_lists_several_pages(self):
         for _ in range(24):

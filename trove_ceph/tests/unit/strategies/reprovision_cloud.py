@@ -138,6 +138,9 @@ class Volumes:
         volume = self._world.volumes.get(volume_id)
         return volume is not None and not volume.is_lost
 
+    def find_own_bytes(self, volume_id):
+        return self._world.own_bytes
+
     def discard(self, volume_id, record):
         self._world.discarded.add(volume_id)
 

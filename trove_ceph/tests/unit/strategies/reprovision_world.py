@@ -45,6 +45,8 @@ class World:
         old = cloud.Volume(50, cloud.REPLICA_UUID, 1, {SERVER}, 'in-use', is_lost)
         self.volumes = {'volume-source': cloud.Volume(100), OLD: old}
         self.discarded = set()
+        # Of any volume; None: it cannot be measured.
+        self.own_bytes = 50
         self.has_server, self.server_status, self.server_task = True, 'ACTIVE', ''
         # What the status becomes when the exchange begins.
         self.becomes = None

@@ -6,7 +6,7 @@ import datetime
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.db.replica_record import Observation, ReplicaState
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.tests.unit.strategies import reprovision_world
@@ -39,6 +39,27 @@ class ReprovisionTest(base.BaseTestCase):
         self.world.check_completed()
         self.assertEqual('it grew', self.world.record().last_reason)
         self.assertNotIn(OLD, self.world.volumes)
+
+    def test_records_the_own_space_before_and_after(self):
+        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.world.attempt().run()
+        record = self.world.record()
+        self.assertEqual((900, 50), (record.former_own_bytes, record.fresh_own_bytes))
+
+    def test_own_space_that_cannot_be_measured_is_unknown(self):
+        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.own_bytes = None
+        self.world.attempt().run()
+        record = self.world.record()
+        self.assertEqual((900, None), (record.former_own_bytes, record.fresh_own_bytes))
+
+    def test_own_space_of_an_exchange_that_was_undone_is_forgotten(self):
+        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.world.start_answers = [FAILED] * rules.MOST_STARTS
+        self.world.finish()
+        record = self.world.record()
+        self.assertEqual((None, None), (record.former_own_bytes, record.fresh_own_bytes))
 
     def test_serves_while_the_clone_is_made(self):
         self.reach(ReplicaState.EXCHANGING)

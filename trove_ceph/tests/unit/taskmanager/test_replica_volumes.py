@@ -183,6 +183,15 @@ class VolumesTest(ReplicaVolumesCase):
         self.assertFalse(self.volumes.can_be_read(self.old_id))
         self.assertFalse(self.volumes.can_be_read('00000000-0000-4000-8000-000000000000'))
 
+    def test_own_space(self):
+        image = self.world.cinder.image(self.world.cinder.volumes[self.old_id])
+        expected = self.world.storage.describe(image).used_bytes
+        self.assertIsNotNone(expected)
+        self.assertEqual(expected, self.volumes.find_own_bytes(self.old_id))
+        self.world.storage.trash(image, self.world.storage.describe(image).image_id)
+        self.assertIsNone(self.volumes.find_own_bytes(self.old_id))
+        self.assertIsNone(self.volumes.find_own_bytes('00000000-0000-4000-8000-000000000000'))
+
     def test_attachments(self):
         cinder = types.SimpleNamespace(find_attachments=lambda _id: {'server': 'attachment'})
         volumes = replica_volumes.ReplicaVolumes(

@@ -76,6 +76,7 @@ class ReplicaFigures:
     :param not_replicating: number of replicas that follow a source in vain, or whose agents do not
         answer, by their last look
     :param lag_sec: seconds by which each is behind its source
+    :param lag_transactions: transactions of its source that each has not applied
     :param clone_age_sec: age in seconds of the clone of each
     :param own_bytes: space of all that they do not share with their sources
     :param reprovisioned: number of replicas whose last re-provisioning was completed recently, by
@@ -86,6 +87,7 @@ class ReplicaFigures:
     counts: Mapping[ReplicaState, int]
     not_replicating: int
     lag_sec: Sequence[float]
+    lag_transactions: Sequence[int]
     clone_age_sec: Sequence[float]
     own_bytes: int
     reprovisioned: Mapping[Cause, int]
@@ -229,8 +231,9 @@ def _oldest_open_sec(
 
 def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFigures:
     row = tables.ReplicaRow
-    columns = (row.state, row.is_replicating, row.lag_sec, row.cloned_at, row.own_bytes)
-    query = sa.select(*columns, row.observed_at, row.last_cause, row.reprovisioned_at, row.failures)
+    observed = (row.is_replicating, row.lag_sec, row.lag_transactions, row.own_bytes)
+    columns = (row.state, *observed, row.observed_at, row.cloned_at)
+    query = sa.select(*columns, row.last_cause, row.reprovisioned_at, row.failures)
     found = session.execute(query).all()
     states = collections.Counter(ReplicaState(one.state) for one in found)
     causes = collections.Counter(
@@ -245,6 +248,9 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
             one.observed_at is not None and not one.is_replicating for one in following
         ),
         lag_sec=[one.lag_sec for one in found if one.lag_sec is not None],
+        lag_transactions=[
+            one.lag_transactions for one in found if one.lag_transactions is not None
+        ],
         clone_age_sec=[
             (now - one.cloned_at).total_seconds() for one in found if one.cloned_at is not None
         ],

@@ -64,7 +64,13 @@ NOT_REPLICATING = Description(
 )
 REPLICA_LAG = Description(
     'trove_ceph_replica_lag_seconds',
-    'Time by which replicas are behind their sources.',
+    'Time by which replicas are behind their sources, of those that replicate.',
+    ('statistic',),
+)
+REPLICA_LAG_TRANSACTIONS = Description(
+    'trove_ceph_replica_lag_transactions',
+    'Transactions of their sources that replicas have not applied, also of those that do not '
+    'replicate; of those whose agents and sources answer.',
     ('statistic',),
 )
 REPLICA_CLONE_AGE = Description(
@@ -186,6 +192,7 @@ def _of_replicas(found: figures.ReplicaFigures) -> Iterator[core.GaugeMetricFami
     yield REPLICAS.gauge({(state,): count for state, count in found.counts.items()})
     yield NOT_REPLICATING.gauge({(): found.not_replicating})
     yield REPLICA_LAG.condensed({(): found.lag_sec})
+    yield REPLICA_LAG_TRANSACTIONS.condensed({(): found.lag_transactions})
     yield REPLICA_CLONE_AGE.condensed({(): found.clone_age_sec})
     yield REPLICA_OWN_BYTES.gauge({(): found.own_bytes})
     yield REPROVISIONINGS.gauge({(cause,): count for cause, count in found.reprovisioned.items()})

@@ -164,8 +164,8 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         for name, age in (('one', 3), ('two', 1), ('three', 1)):
             self.trove.add(name)
             store.register(name, 'p', 's', f'v-{name}', now - age * hour)
-        store.observe('one', Observation(True, 1.5, own_bytes=2**20))
-        store.observe('two', Observation(False, own_bytes=2**20))
+        store.observe('one', Observation(True, 1.5, 7, own_bytes=2**20))
+        store.observe('two', Observation(False, None, 90, own_bytes=2**20))
         store.request('one', Requester.POLICY, 'why', Cause.AGE)
         claim = store.claim('one', Claimant('x'))
         for event in (Event.CLONE, Event.EXCHANGE, Event.EXCHANGED):
@@ -181,7 +181,11 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             ((f'{name}s', 'requested'), 1),
             ((f'{name}s', 'returning'), 0),
             ((f'{name}s_not_replicating',), 1),
+            # That of a replica that does not replicate is not known, and not 0.
+            ((f'{name}_lag_seconds', 'mean'), 1.5),
             ((f'{name}_lag_seconds', 'max'), 1.5),
+            ((f'{name}_lag_transactions', 'mean'), 48.5),
+            ((f'{name}_lag_transactions', 'max'), 90),
             ((f'{name}_own_bytes',), 2**21),
             ((f'{name}_reprovisionings', 'age'), 1),
             ((f'{name}_reprovisionings', 'request'), 0),
@@ -196,7 +200,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
     def test_without_replicas(self):
         found = self.samples()
         self.assertEqual(0, found['trove_ceph_replicas', 'following'])
-        self.assertEqual([], [one for one in found if 'lag_seconds' in one[0]])
+        self.assertEqual([], [one for one in found if '_lag_' in one[0]])
 
     def test_writes_a_file(self):
         path = self.useFixture(fixtures.TempDir()).join('trove-ceph.prom')

@@ -13,6 +13,9 @@ from trove_ceph.db.backup_record import BackupRecord, RecordState
 from trove_ceph.tiers import tier_types
 from trove_ceph.tiers.qos import limits
 
+#: Fields of a replica that an instance has with this prefix: a restored instance is a clone too.
+_REPLICA = ('own_bytes', 'cloned_at', 'reprovisioned_at', 'last_reason')
+
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
@@ -50,6 +53,8 @@ def instance(shown: Shown) -> dict[str, Any]:
         'replica_state': replica['state'],
         'replicating': replica['replicating'],
         'lag_sec': replica['lag_sec'],
+        'lag_transactions': replica['lag_transactions'],
+        **{f'replica_{name}': replica[name] for name in _REPLICA},
     }
     problems = (_damage(found['damaged_backups']), replica['problem'])
     return found | {'problem': '; '.join(filter(None, problems)) or None}

@@ -73,6 +73,7 @@ def replica(shown: Shown, with_volumes: bool) -> dict[str, Any]:
     }
     content |= {name: getattr(record, name, None) for name in _UNCHANGED}
     content |= {name: views.timestamp(getattr(record, name, None)) for name in _TIMES}
+    content['clone_age_sec'] = _age_sec(record.cloned_at if record else None, shown.now)
     content['observed_age_sec'] = age_sec
     content['reprovision_due_at'] = views.timestamp(shown.due_at)
     content['created'] = views.timestamp(row.created)

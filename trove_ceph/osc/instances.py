@@ -38,6 +38,7 @@ class ListInstanceDetails(base.Lister):
         'Last Good Backup': 'last_good_backup_at',
         'Last Verified Backup': 'last_verified_backup_at',
         'Lag': 'lag_sec',
+        'Lag Transactions': 'lag_transactions',
         'Problem': 'problem',
     }
     more = {
@@ -51,6 +52,10 @@ class ListInstanceDetails(base.Lister):
         'Replica Of': 'replica_of',
         'Replica State': 'replica_state',
         'Replicating': 'replicating',
+        'Replica Own Space': 'replica_own_bytes',
+        'Cloned': 'replica_cloned_at',
+        'Reprovisioned': 'replica_reprovisioned_at',
+        'Last Reason': 'replica_last_reason',
         'Created': 'created',
         'Project ID': 'project_id',
     }
@@ -94,8 +99,10 @@ class ShowInstanceDetail(base.DocstringHelp, command.ShowOne):
     last_good_backup_at and last_verified_backup_at are the times of the data in those backups.
     damaged_backups cannot be restored: see "openstack database backup detail show".
 
-    replica_of is the source of a replica. For its other fields, see "openstack database replica
-    show".
+    replica_of is the source of a replica, replica_own_bytes the space that it does not share with
+    it, replica_cloned_at when its data were cloned, and replica_reprovisioned_at and
+    replica_last_reason when and why it last got a fresh clone. "openstack database replica show"
+    has more.
 
     Example
       openstack database instance detail show shop

@@ -83,10 +83,10 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
     clone_depth the number of images from which it reads what it shares. All of these are as of
     observed_at, when the cloud last looked.
 
-    cloned_at is when its data were cloned, reprovisioned_at and last_reason when and why it last
-    got a fresh clone, and reprovision_due_at when its policy gives it the next one.
-    former_own_bytes and fresh_own_bytes are its own space before that, and when the clone had
-    caught up: the difference is the space that the clone has returned.
+    cloned_at and clone_age_sec say when its data were cloned, reprovisioned_at and last_reason when
+    and why it last got a fresh clone, and reprovision_due_at when its policy gives it the next one.
+    former_own_bytes and fresh_own_bytes are its own space before the last fresh clone, and when
+    that had caught up: the difference is the space that it has returned.
 
     copies is how many copies the storage keeps of its data. With one copy, the loss of a disk can
     lose the data; the replica then needs a fresh clone.

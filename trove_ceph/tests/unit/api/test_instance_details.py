@@ -9,6 +9,7 @@ from trove.common import cfg as trove_cfg
 from trove.instance.service_status import ServiceStatuses
 from trove.instance.tasks import InstanceTasks
 
+from trove_ceph.db.replica_record import Requester
 from trove_ceph.db.roles import Role
 from trove_ceph.tests.unit.api import world
 
@@ -96,6 +97,11 @@ class ShowTest(InstanceDetailsTest):
                 'replica_state': None,
                 'replicating': None,
                 'lag_sec': None,
+                'lag_transactions': None,
+                'replica_own_bytes': None,
+                'replica_cloned_at': None,
+                'replica_reprovisioned_at': None,
+                'replica_last_reason': None,
                 'problem': None,
             },
             shown,
@@ -156,6 +162,27 @@ class ShowTest(InstanceDetailsTest):
             (shown['good_backups'], shown['last_good_backup_id'], shown['damaged_backups']),
         )
         self.assertIn(f'1 backup is damaged and cannot be restored: {damaged.id}', shown['problem'])
+
+    def test_how_a_replica_follows(self):
+        replica = self.world.add_replica(
+            self.instance, is_replicating=True, lag_sec=2.5, lag_transactions=7, own_bytes=4096
+        )
+        self.world.replicas.request(replica.id, Requester.TENANT, 'it grew')
+        self.world.end_reprovisioning(replica)
+        shown = self.show(replica)
+        expected = {
+            'replica_of': self.instance.id,
+            'replica_state': 'following',
+            'replicating': True,
+            'lag_sec': 2.5,
+            'lag_transactions': 7,
+            'replica_own_bytes': 4096,
+            'replica_cloned_at': '2026-01-01T12:00:00Z',
+            'replica_reprovisioned_at': '2026-01-01T12:00:00Z',
+            'replica_last_reason': 'it grew',
+            'problem': None,
+        }
+        self.assertEqual(expected, {name: shown[name] for name in expected})
 
     def test_a_replica_and_its_problem(self):
         broken = self.world.add_replica(

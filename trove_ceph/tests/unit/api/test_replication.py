@@ -80,6 +80,7 @@ class ShowTest(ReplicationTest):
                 'clone_depth': 1,
                 'cloned_at': '2026-01-01T12:00:00Z',
                 'observed_at': '2026-01-01T12:00:00Z',
+                'clone_age_sec': 60,
                 'observed_age_sec': 60,
                 'requested_by': None,
                 'requested_at': None,

@@ -53,6 +53,24 @@ class CommandsTest(harness.CommandTestCase):
         self.assertIn('256 MiB', table)
         self.assertNotIn('None', table)
 
+    def test_lists_how_replicas_follow(self):
+        replica = self.world.add_replica(
+            self.instance, is_replicating=True, lag_sec=2.5, lag_transactions=7, own_bytes=4096
+        )
+        (row,) = [one for one in self.shown('list --long') if one['ID'] == replica.id]
+        self.assertEqual(
+            (2.5, 7, 4096, '2026-01-01T12:00:00Z', None, None),
+            tuple(
+                row[title]
+                for title in (
+                    *('Lag', 'Lag Transactions', 'Replica Own Space', 'Cloned'),
+                    *('Reprovisioned', 'Last Reason'),
+                )
+            ),
+        )
+        _status, table = self.run_command(f'show {replica.id}')
+        self.assertIn('4 KiB', table)
+
     def test_lists_only_those_with_problems(self):
         damaged = self.world.add_instance()
         self.damage(self.world.add_backup(damaged, 'taken'))

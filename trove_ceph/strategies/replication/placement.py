@@ -36,20 +36,26 @@ def choose(
     """Return the placement of the volume of a replica.
 
     :param source: the volume of its source, and ``image`` that volume's image
-    :param requested: the name of a volume type. That of the source, which Trove's API fills in,
-        counts as none: the tier of the source chooses
+    :param requested: the name of a volume type: that of the source, which Trove's API fills in for
+        a new replica, or that of a replica that gets a fresh clone. The tier of the source
+        chooses, unless this is of another tier for data
     :raises ReplicaRefusedError: the requested type is not that of a tier for replicas or data
     :raises NotAdoptableError: none of its back ends is up
     """
     offered = {one.volume_type.name: one for one in tiers.tiers.values() if one.volume_type}
     volume_type = requested or source.volume_type
+    of_source = _type_of_replicas(tiers, offered.get(source.volume_type))
     if volume_type == source.volume_type:
-        volume_type = _type_of_replicas(tiers, offered.get(volume_type)) or volume_type
+        volume_type = of_source or volume_type
     elif volume_type not in offered or offered[volume_type].purpose not in _PURPOSES:
         fitting = [name for name, one in offered.items() if one.purpose in _PURPOSES]
         raise exceptions.ReplicaRefusedError(
-            f'volume type {volume_type} is not for replicas; choose one of {", ".join(fitting)}'
+            f'volume type {volume_type} is not for replicas, expected one of '
+            f'{", ".join(fitting)}; create another replica, and delete this one'
         )
+    elif offered[volume_type].purpose is Purpose.REPLICA:
+        # The tiers file may name another tier by now.
+        volume_type = of_source or volume_type
     backends = checks.find_backends(deps.cinder, 'replica', volume_type)
     # A clone in the pool of its parent needs no other pool.
     backend = next((one for one in backends if one.pool == image.pool), backends[0])

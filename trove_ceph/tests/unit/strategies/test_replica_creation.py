@@ -327,7 +327,29 @@ class PlacementTest(base.BaseTestCase):
         expected = ('nvme-replica', replication_world.REPLICA_POOL)
         self.assertEqual(expected, self.choose('nvme-replica'))
 
+    def test_follows_a_change_of_the_tier_for_replicas(self):
+        """A fresh clone of a replica on another tier for replicas; one for data is kept."""
+        self.world.cinder.add_type('old-replica')
+        tiers = replication_world.tiers(replicas_on='replica')
+        old = dataclasses.replace(
+            tiers.tiers['replica'],
+            name='old-replica',
+            volume_type=dataclasses.replace(tiers.tiers['replica'].volume_type, name='old-replica'),
+        )
+        tiers = dataclasses.replace(tiers, tiers={**tiers.tiers, 'old-replica': old})
+        deps = self.world.deps()
+        volume = deps.cinder.find_volume(self.world.volume['id'])
+
+        def choose(requested, source):
+            return placement.choose(
+                deps, tiers, source, self.world.volume_image, requested
+            ).volume_type
+
+        self.assertEqual('nvme-replica', choose('old-replica', volume))
+        promoted = dataclasses.replace(volume, volume_type='nvme-replica')
+        self.assertEqual('nvme', choose('nvme', promoted))
+
     def test_refuses_other_types(self):
         self.world.cinder.add_type('tape')
         error = self.assertRaises(exceptions.ReplicaRefusedError, self.choose, 'tape')
-        self.assertIn('choose one of nvme, nvme-replica', str(error))
+        self.assertIn('expected one of nvme, nvme-replica; create another', str(error))

@@ -70,7 +70,7 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type)
     size_gib, count = -(-facts.size_bytes // units.Gi), len(request.instance_ids)
     placement.check_room(deps.backup, str(request), target, size_gib, count)
-    settings_id = source_checks.check_settings(deps.backup, request.source_id)
+    settings_id = _check_settings(deps, request)
     return ReplicaPlan(request, image, target, settings_id)
 
 
@@ -187,6 +187,19 @@ def _find_volume(
     if volume is None or image is None:
         raise _refusal(request, 'has no volume on a storage tier')
     return volume, image
+
+
+def _check_settings(deps: ReplicationDependencies, request: ReplicaRequest) -> str | None:
+    try:
+        return source_checks.check_settings(deps.backup, request.source_id)
+    except exceptions.GuestOutdatedError:
+        raise
+    except exceptions.GuestUnavailableError as error:
+        raise exceptions.GuestUnavailableError(
+            # Trove shortens a fault: what to do comes first.
+            f'instance {request.source_id}: does not serve; restart it, and create the replica '
+            f'again when it is HEALTHY: {error}'
+        ) from error
 
 
 def _refusal(request: ReplicaRequest, reason: str) -> exceptions.ReplicaRefusedError:

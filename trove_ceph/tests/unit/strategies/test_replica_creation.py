@@ -244,7 +244,16 @@ class RefusalTest(base.BaseTestCase):
 
     def test_source_that_does_not_serve(self):
         self.world.guest.is_down = True
-        self.assertIn('no answer', self.refused(exceptions.GuestUnavailableError))
+        text = self.refused(exceptions.GuestUnavailableError)
+        self.assertIn(f'instance {self.world.instance.id}: does not serve; restart it', text)
+        self.assertIn('HEALTHY: guest agent: no answer', text)
+
+    def test_source_with_an_agent_of_an_earlier_release(self):
+        def refuse():
+            raise exceptions.GuestOutdatedError('rebuild the instance')
+
+        self.world.guest.check_backup_settings = refuse
+        self.assertEqual('rebuild the instance', self.refused(exceptions.GuestOutdatedError))
 
     def test_source_without_binary_logs(self):
         self.world.guest.reasons = [

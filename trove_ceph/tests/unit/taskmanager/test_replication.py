@@ -129,7 +129,10 @@ class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.create()
         self.assertEqual([InstanceTasks.BUILDING_ERROR_REPLICA] * 2, self.tasks())
         for replica_id in self.world.replicas:
-            self.assertIn('guest agent: no answer', self.fault(replica_id))
+            # Trove breaks the lines of a fault.
+            fault = ' '.join(self.fault(replica_id).split())
+            self.assertIn('does not serve; restart it, and create the replica again', fault)
+            self.assertIn('guest agent: no answer', fault)
         self.assertEqual(
             [('dbaas.instance_create.error', one) for one in self.world.replicas],
             [(event, payload['instance_id']) for event, payload in self.notifications],

@@ -5,6 +5,7 @@ Trove promises none of them to other projects. The guest agent's are in ``test_g
 """
 
 import importlib.metadata
+import inspect
 import tomllib
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import oslo_messaging as messaging
 from packaging import requirements
 from trove.backup import models as backup_models
 from trove.backup.state import BackupState
-from trove.common import cfg as trove_cfg
 from trove.common import (
+    apischema,
     clients,
     clients_admin,
     crypto_utils,
@@ -27,18 +28,22 @@ from trove.common import (
     timeutils,
     wsgi,
 )
+from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 from trove.common import exception as trove_exceptions
 from trove.common.rpc import service as rpc_service
 from trove.datastore import models as datastore_models
 from trove.guestagent import api as guest_api
 from trove.instance import models as instance_models
+from trove.instance import service as instance_service
+from trove.instance import service_status
 from trove.instance.tasks import InstanceTasks
 from trove.quota import models as quota_models
 from trove.quota import quota
 from trove.taskmanager import api as taskmanager_api
 from trove.taskmanager import manager as taskmanager_manager
 from trove.taskmanager import models as taskmanager_models
+from troveclient.osc.v1 import database_instances
 
 import trove_ceph
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -336,6 +341,31 @@ class InstanceCreationTest(contract.ContractTestCase):
         tasks = taskmanager_models.FreshInstanceTasks
         self.assert_uses(tasks.wait_for_instance, '_service_is_active', 'poll_until', 'PollTimeOut')
         self.assert_uses(tasks._service_is_active, 'InstanceServiceStatus', 'find_by', 'get_status')
+
+
+class ReplicaRequestTest(contract.ContractTestCase):
+    """Of the pages on replicas: the requests that Trove's API refuses, and what it fills in."""
+
+    def test_number_of_replicas(self):
+        schema = apischema.instance['create']['properties']['instance']['properties']
+        self.assertEqual({'type': 'integer', 'minimum': 1, 'maximum': 3}, schema['replica_count'])
+
+    def test_client_takes_no_replicas_for_one(self):
+        create = database_instances.CreateDatabaseInstance
+        self.assertIn('replica_count = replica_count or 1', inspect.getsource(create.take_action))
+
+    def test_volume_type(self):
+        refusing = inspect.getsource(instance_service.InstanceController.create)
+        self.assertIn('Cannot specify volume when creating replicas.', refusing)
+        filling = inspect.getsource(instance_models.Instance.create)
+        self.assertIn('volume_type = volume.volume_type', filling)
+
+    def test_source(self):
+        create = instance_models.Instance.create
+        self.assert_uses(create, 'validate_can_perform_action')
+        stopped = service_status.ServiceStatuses.SHUTDOWN
+        self.assertTrue(stopped.action_is_allowed)
+        self.assertFalse(service_status.ServiceStatuses.BUILDING.action_is_allowed)
 
 
 class GuestServersTest(contract.ContractTestCase):

@@ -293,6 +293,7 @@ class Manager(manager.Manager):
 
     def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
         self._source_requests.forget(instance.id)
+        self._replication.remove_snapshot(instance)
         if instance.volume_id is not None:
             flatten.stop_flattening(self._deps(), instance.volume_id)
         deletion = instance_deletion.InstanceDeletion(
@@ -446,7 +447,11 @@ class Manager(manager.Manager):
             queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
     def _clean_up_creation(self, instance: backup_types.Instance) -> None:
+        self._replication.remove_snapshot(instance)
         try:
+            if instance.source_id is not None and self._ownership.backs_up(instance.source_id):
+                # Its source has kept the accounts of other replicas as long as this one existed.
+                self._source_requests.forget(instance.id)
             cloned_volume.remove(self._deps(), instance.id, instance.id, instance.project_id)
         except exceptions.TroveCephError as error:
             LOG.warning(

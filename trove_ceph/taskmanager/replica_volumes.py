@@ -168,12 +168,7 @@ class ReplicaClones:
         """Remove all that :meth:`create` has made for a request; idempotent."""
         assert record.request_id is not None
         cloned_volume.remove(self._deps, record.request_id, record.instance_id, record.project_id)
-        source = self._deps.trove.find_instance(record.source_id)
-        if source is not None and source.volume_id is not None:
-            volume = self._deps.cinder.find_volume(source.volume_id)
-            image = None if volume is None else self._deps.find_image(volume)
-            if image is not None:
-                clones.SharedSnapshot(self._deps, image, record.request_id).remove()
+        clones.remove_snapshot(self._deps, record.source_id, record.request_id)
 
     def _find_source(
         self, record: ReplicaRecord

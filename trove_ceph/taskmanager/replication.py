@@ -11,7 +11,7 @@ from oslo_log import log as logging
 from trove.common import notification
 
 from trove_ceph import exceptions, operation_events, steps
-from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.backup import backup_types, tenant_errors
 from trove_ceph.strategies.replication import clones
 from trove_ceph.strategies.replication import create as creation
 from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
@@ -90,6 +90,23 @@ class Replication:
         :raises InProgressError: it did not end in time
         """
         self._get_reprovisionings().cancel(instance_id)
+
+    def remove_snapshot(self, replica: backup_types.Instance) -> None:
+        """Remove the snapshot that the creation of a replica has left on its source, if any.
+
+        Call it when the replica is deleted: :meth:`remove_old_snapshots` does not look at a source
+        without replicas. It raises no error, since a deletion must not fail for it.
+        """
+        if replica.source_id is None:
+            return
+        try:
+            clones.remove_snapshot(self._get_deps().backup, replica.source_id, replica.id)
+        except exceptions.TroveCephError as error:
+            LOG.warning(
+                'Instance %s: the snapshot for its replica %s cannot be removed now; '
+                'trove-ceph-manage gc lists it if it exists: %s',
+                *(replica.source_id, replica.id, error),
+            )
 
     def remove_old_snapshots(self) -> None:
         """Remove the snapshots of sources that interrupted operations have left."""

@@ -108,6 +108,20 @@ def steps_of(
     ]
 
 
+def remove_snapshot(deps: BackupDependencies, source_id: str, operation_id: str) -> None:
+    """Remove the snapshot that an operation has taken of a source; idempotent.
+
+    :param operation_id: see :class:`SharedSnapshot`
+    """
+    source = deps.trove.find_instance(source_id)
+    if source is None or source.volume_id is None:
+        return
+    volume = deps.cinder.find_volume(source.volume_id)
+    image = None if volume is None else deps.find_image(volume)
+    if image is not None:
+        SharedSnapshot(deps, image, operation_id).remove()
+
+
 def remove_old_snapshots(
     deps: BackupDependencies, volume_ids: Iterable[str], now: datetime.datetime
 ) -> None:

@@ -8,68 +8,28 @@ import uuid
 import fixtures
 import oslo_db.exception
 from oslotest import base
-from trove.common import cfg as trove_cfg
 from trove.common import notification
-from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.storage import names
+from trove_ceph.strategies.replication import clones
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.strategies import replication_world
-from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.taskmanager import replica_creation, trove_database
 from trove_ceph.tests.unit.trove_adapter import stock_creation
 from trove_ceph.trove_adapter import service_context
 
-CONF = trove_cfg.CONF
 
-
-class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
+class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.set_up(replication_world.ReplicationWorld(2))
-        # As trove-taskmanager does when it starts.
-        notification.DBaaSAPINotification.register_notify_callback(
-            instance_models.persist_instance_fault
-        )
-        self.addCleanup(notification.DBaaSAPINotification.register_notify_callback, lambda *_: None)
-        self.patch(
-            'trove_ceph.taskmanager.replication_factory.make_dependencies',
-            lambda *_: self.world.replication_deps(),
-        )
-        self.patch('trove_ceph.taskmanager.replication_factory.make_agents', lambda *_: self.world)
-        self.patch(
-            'trove.taskmanager.models.FreshInstanceTasks._render_replica_config',
-            lambda *_: types.SimpleNamespace(config_contents='[mysqld]\nread_only = ON'),
-        )
-        self.patch(
-            'trove.taskmanager.models.FreshInstanceTasks.wait_for_instance',
-            lambda tasks, *arguments: self.wait(tasks, *arguments),
-        )
-        self.silent = set()
-
-    def wait(self, tasks, timeout_sec, _flavor):
-        """Show the outcome of a creation, as Trove does."""
-        self.assertEqual(CONF.restore_usage_timeout, timeout_sec)
-        silent = tasks.id in self.silent
-        tasks.update_db(
-            task_status=InstanceTasks.BUILDING_ERROR_TIMEOUT_GA if silent else InstanceTasks.NONE
-        )
 
     def create(self, **facts):
-        ids = list(self.world.replicas)
-        request = self.request(
-            slave_of_id=self.world.instance.id, root_password=[None] * len(ids), **facts
-        )
         context = self.context(notification.DBaaSInstanceCreate)
-        self.manager._create(context, ids if len(ids) > 1 else ids[0], request)
-
-    def tasks(self):
-        return [trove_database.instance(one).task_status for one in self.world.replicas]
-
-    def fault(self, instance_id):
-        return instance_models.DBInstanceFault.find_by(instance_id=instance_id).message
+        self.manager._create(context, *self.replica_request(**facts))
 
     def prepared(self):
         """Return what the guests were given, by the names of Trove."""
@@ -175,6 +135,35 @@ class ReplicationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assertEqual([first], deleted)
         self.assertEqual(2, len(self.world.cinder.volumes))
         self.assertEqual([], self.world.trash())
+
+    def delete(self, instance_id):
+        """Delete an instance that has no volume."""
+        self.manager.delete_instance(self.context(notification.DBaaSInstanceDelete), instance_id)
+        self.assertEqual('delete_instance', self.stock.pop()[0])
+        trove_database.instance(instance_id).update(deleted=True)
+
+    def test_deletion_removes_the_snapshot_of_a_killed_creation(self):
+        """The periodic task does not look at a source without replicas."""
+        first, second = self.world.replicas
+        clones.SharedSnapshot(self.world.deps(), self.world.volume_image, first).ensure()
+        self.delete(second)
+        self.assertEqual(1, len(self.world.snapshots()))
+        self.delete(first)
+        self.assertEqual([], self.world.snapshots())
+
+    def test_deletion_outlasts_a_source_whose_snapshot_cannot_be_removed(self):
+        def fail(*_arguments):
+            raise exceptions.ServiceUnavailableError('the storage service is down')
+
+        self.patch(f'{clones.__name__}.remove_snapshot', fail)
+        self.delete(self.world.replicas[0])
+
+    def test_deletion_of_the_last_replica_drops_the_accounts_of_all(self):
+        first, second = self.world.replicas
+        self.world.accounts.add(first)
+        trove_database.instance(first).update(deleted=True)
+        self.delete(second)
+        self.assertEqual(set(), self.world.accounts)
 
     def test_fails_if_the_cloud_cannot_be_reached(self):
         def fail(*_arguments):

@@ -44,7 +44,7 @@ class StockCreation(contexts.ContextMixin):
     """
 
     def set_up(self, world):
-        self.world = world
+        self.use(world)
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps())
         self.notifications, self.stock, self.built = [], [], []
         notifier = types.SimpleNamespace(
@@ -53,14 +53,13 @@ class StockCreation(contexts.ContextMixin):
         self.patch('trove.rpc.get_notifier', lambda **_: notifier)
         for verb in ('create_instance', 'delete_instance'):
             self.patch(f'trove.taskmanager.manager.Manager.{verb}', self.record(self.stock, verb))
-        self.cinder = StockCinder(self.world)
         self.patch('trove.taskmanager.models.create_cinder_client', lambda *_: self.cinder)
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
         nova = types.SimpleNamespace(server_groups=types.SimpleNamespace(list=lambda **_: []))
         self.patch('trove.common.clients.create_neutron_client', lambda *_, **__: neutron)
         self.patch('trove.common.clients.create_nova_client', lambda *_, **__: nova)
         tasks = 'trove.taskmanager.models.FreshInstanceTasks'
-        self.patch(f'{tasks}.volume_client', self.cinder)
+        self.patch(f'{tasks}.volume_client', property(lambda _tasks: self.cinder))
         for verb in (
             *('_prepare_networks_for_instance', 'get_injected_files', '_render_config'),
             *('_guest_prepare', '_create_dns_entry', 'wait_for_instance'),
@@ -69,6 +68,11 @@ class StockCreation(contexts.ContextMixin):
         self.patch(f'{tasks}._create_server', self.record(self.built, '_create_server'))
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
+
+    def use(self, world):
+        """Replace the cloud."""
+        self.world = world
+        self.cinder = StockCinder(world)
 
     def patch(self, name, value):
         self.useFixture(fixtures.MonkeyPatch(name, value))

@@ -1,46 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of a replica that is re-provisioned, in Cinder, Ceph and our tables."""
 
+import contextlib
 import dataclasses
+import itertools
 import types
 
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, steps
 from trove_ceph.db.replica_record import Requester
 from trove_ceph.strategies.backup import instance_deletion, volume_cleanup
 from trove_ceph.strategies.replication import clones, dependencies
 from trove_ceph.taskmanager import replica_volumes
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import replication_world
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.test_replica_creation import created
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 
+def make_world():
+    """Return a world whose replica is to be re-provisioned."""
+    world = replication_world.ReplicationWorld(replicas_on='replica')
+    created(world)
+    (world.replica_id,) = world.replicas
+    instance = trove_database.instance(world.replica_id)
+    instance.update(task_status=trove_database.InstanceTasks.NONE)
+    world.old_id = instance.volume_id
+    world.store.register(world.replica_id, world.project, world.instance.id, world.old_id, None)
+    world.record = world.store.request(world.replica_id, Requester.TENANT, 'it grew')
+    return world
+
+
+def make_clones(world, strike=None):
+    """Return the clones of a new taskmanager."""
+    deps = world.replication_deps(strike)
+    return replica_volumes.ReplicaClones(deps.backup, deps.tiers, deps.limits)
+
+
 class ReplicaVolumesCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.world = replication_world.ReplicationWorld(replicas_on='replica')
-        created(self.world)
-        (self.replica_id,) = self.world.replicas
+        self.world = make_world()
+        self.replica_id, self.old_id = self.world.replica_id, self.world.old_id
+        self.record = self.world.record
         self.instance = trove_database.instance(self.replica_id)
-        self.instance.update(task_status=trove_database.InstanceTasks.NONE)
-        self.old_id = self.instance.volume_id
-        self.world.store.register(
-            self.replica_id, self.world.project, self.world.instance.id, self.old_id, None
-        )
-        self.record = self.world.store.request(self.replica_id, Requester.TENANT, 'it grew')
-        deps = self.world.replication_deps()
-        self.deps = deps.backup
-        self.clones = replica_volumes.ReplicaClones(deps.backup, deps.tiers, deps.limits)
+        self.deps = self.world.deps()
+        self.clones = make_clones(self.world)
         self.detached = []
         self.volumes = replica_volumes.ReplicaVolumes(
-            deps.backup, lambda *arguments: self.detached.append(arguments)
+            self.deps, lambda *arguments: self.detached.append(arguments)
         )
 
     def images(self):
         """Return the images of replicas."""
         return self.world.images(replication_world.REPLICA_POOL) - {self.world.vault.name}
+
+
+class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A clone for a replica whose volume has been extended."""
+
+    def make_world(self):
+        world = make_world()
+        world.deps().cinder.extend_volume(world.old_id, 2)
+        world.cinder.work()
+        return world
+
+    def make_operation(self, world, strike=None):
+        clones = make_clones(world, strike)
+        # As a re-provisioning makes and gives up a clone.
+        return [
+            steps.Step(
+                'clone the source',
+                lambda: clones.create(world.record),
+                undo=lambda: clones.remove(world.record),
+            )
+        ]
+
+    def check_done(self, world):
+        world.cinder.work()
+        (volume,) = [
+            one
+            for one in world.cinder.volumes.values()
+            if one['id'] not in (world.volume['id'], world.old_id)
+        ]
+        old = world.cinder.volumes[world.old_id]
+        self.assertEqual(
+            ('available', worlds.SERVICE, f'trove-{world.replica_id}', old['size'], old['type']),
+            tuple(volume[name] for name in ('status', 'project', 'name', 'size', 'type')),
+        )
+        facts = world.storage.describe(world.cinder.image(volume))
+        self.assertEqual(world.volume_image, facts.parent.of)
+        self.check_no_more(world, {facts.image.name})
+
+    def check_undone(self, world):
+        world.cinder.work()
+        self.assertEqual({world.volume['id'], world.old_id}, set(world.cinder.volumes))
+        self.check_no_more(world, set())
+
+    def check_no_more(self, world, made):
+        volume_cleanup.reclaim(world.deps())
+        others = {world.facts_of(world.replica_id).image.name, world.vault.name}
+        self.assertEqual(made, world.images(replication_world.REPLICA_POOL) - others)
+        self.assertEqual({world.volume_image.name}, world.images())
+        self.assertEqual([], world.snapshots())
+        self.assertEqual([], world.trash())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        # Ceph keeps the snapshot of each clone, and no other.
+        kept = world.storage.describe(world.volume_image).snapshots
+        self.assertEqual(1 + len(made), len(kept))
+
+    def test_removal_is_interrupted_at_each_request(self):
+        for error, lost in ((interruption.Kill, False), (exceptions.TroveCephError, True)):
+            for number in itertools.count():
+                world = self.make_world()
+                make_clones(world).create(world.record)
+                strike = worlds.Strike(number, after=not lost, lost=lost)
+                with contextlib.suppress(error):
+                    make_clones(world, strike).remove(world.record)
+                if not strike.struck:
+                    self.assertGreater(number, 5)
+                    break
+                make_clones(world).remove(world.record)
+                with self._annotated(f'lost={lost} at request {number}'):
+                    self.check_undone(world)
 
 
 class ReplicaClonesTest(ReplicaVolumesCase):

@@ -2,17 +2,21 @@
 """A real server on a clone of a running one follows it, without a transaction of its own."""
 
 import contextlib
+from concurrent import futures
 
 import fixtures
 import pymysql
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import persisted_options, read_only, replication, semi_sync
 from trove_ceph.tests.functional import base, mysqld, replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
 SOURCE_ID = 'fedcba98-7654-3210-fedc-ba9876543210'
 READ_ONLY = 1290
+# How long a commit waits: longer than a replica needs on a busy machine, and about as long as
+# a test can wait.
+LONG_MS, SHORT_MS = 600_000, 500
 FILL = """
 CREATE DATABASE shop
 CREATE TABLE shop.orders (number INT PRIMARY KEY AUTO_INCREMENT, note TEXT)
@@ -194,20 +198,98 @@ class ReplicationTest(base.FunctionalTestCase):
         self.assertEqual(13114, status['io_error_number'])
         self.assertIn('1236', status['io_error'])
 
+    def _switch_on(self, timeout_ms):
+        """Have the source wait for its replica."""
+        semi_sync.switch(self.source, True, False, timeout_ms)
+        semi_sync.switch(self.replica, False, True, timeout_ms)
+        self._wait_for_acknowledgement()
+
+    def _wait_for_acknowledgement(self):
+        self.source.wait_for_status(semi_sync_source=True, semi_sync_clients=1)
+        self.replica.wait_for_status(semi_sync_replica=True, io_state='ON')
+        self._wait_for_counter('status', 'ON')
+
+    def _counter(self, name):
+        """Return what the source has counted since it started."""
+        ((_, value),) = self.source.query(
+            'SHOW GLOBAL STATUS LIKE %s', f'Rpl_semi_sync_source_{name}'
+        )
+        return value
+
+    def _wait_for_counter(self, name, expected):
+        deadline = waiting.Deadline(replication_servers.TIMEOUT_SEC)
+        while self._counter(name) != expected:
+            self.assertTrue(deadline.pause(0.1), f'{name}: {self._counter(name)}, not {expected}')
+
+    def _commits(self):
+        """Return how many commits have been acknowledged, and how many have not."""
+        return tuple(int(self._counter(name)) for name in ('yes_tx', 'no_tx'))
+
+    def _insert(self, note):
+        self.source.query('INSERT INTO shop.orders (note) VALUES (%s)', note)
+
+    def _stop_events(self):
+        """Leave the test alone with its commits."""
+        self.source.query('DROP EVENT shop.tick')
+
     def test_semi_synchronous(self):
         self._clone()
+        self._stop_events()
         for _ in range(2):
-            semi_sync.switch(self.source, True, False, 60_000)
-            semi_sync.switch(self.replica, False, True, 60_000)
-            self.source.wait_for_status(semi_sync_source=True, semi_sync_clients=1)
-            self.replica.wait_for_status(semi_sync_replica=True, io_state='ON')
-            self.source.query("INSERT INTO shop.orders (note) VALUES ('acknowledged')")
+            self._switch_on(LONG_MS)
+            acknowledged, unacknowledged = self._commits()
+            self._insert('acknowledged')
+            self.assertEqual((acknowledged + 1, unacknowledged), self._commits())
         self.source.restart()
-        self.source.wait_for_status(semi_sync_source=True, semi_sync_clients=1)
+        self._wait_for_acknowledgement()
+        acknowledged, unacknowledged = self._commits()
+        self._insert('acknowledged after a restart')
+        self.assertEqual((acknowledged + 1, unacknowledged), self._commits())
         for app in (self.replica, self.source):
-            semi_sync.switch(app, False, False, 60_000)
+            semi_sync.switch(app, False, False, LONG_MS)
         self.source.wait_for_status(semi_sync_source=False, semi_sync_clients=0)
         self.replica.wait_for_status(semi_sync_replica=False, io_state='ON')
+        before = self._commits()
+        self._insert('not waited for')
+        self.assertEqual(before, self._commits())
+
+    def test_commit_waits_until_a_replica_has_received_it(self):
+        self._clone()
+        self._stop_events()
+        self._switch_on(LONG_MS)
+        executed = self.source.status()['gtid_executed']
+        acknowledged, unacknowledged = self._commits()
+        self.strategy.stop_receiving(self.replica)
+        with futures.ThreadPoolExecutor(1) as threads:
+            commit = threads.submit(self._insert, 'received')
+            self._wait_for_counter('wait_sessions', '1')
+            self.assertFalse(commit.done())
+            # No other client reads what would be lost with the source.
+            found = self.source.query("SELECT * FROM shop.orders WHERE note = 'received'")
+            self.assertEqual((), found)
+            self.replica.query('START REPLICA IO_THREAD')
+            commit.result(replication_servers.TIMEOUT_SEC)
+        self.assertEqual((acknowledged + 1, unacknowledged), self._commits())
+        subset = 'SELECT GTID_SUBSET(GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s), %s)'
+        received = self.replica.status()['gtid_received']
+        self.assertEqual(((1,),), self.source.query(subset, executed, received))
+
+    def test_commit_waits_no_longer_than_the_timeout(self):
+        self._clone()
+        self._stop_events()
+        self._switch_on(LONG_MS)
+        semi_sync.switch(self.source, True, False, SHORT_MS)
+        acknowledged, unacknowledged = self._commits()
+        self.strategy.stop_receiving(self.replica)
+        self._insert('not received')
+        self.assertEqual((acknowledged, unacknowledged + 1), self._commits())
+        self.assertEqual('OFF', self._counter('status'))
+        semi_sync.switch(self.source, True, False, LONG_MS)
+        self.replica.query('START REPLICA IO_THREAD')
+        self._wait_for_acknowledgement()
+        self._insert('received again')
+        self.assertEqual((acknowledged + 1, unacknowledged + 1), self._commits())
+        self._catch_up(self.source, self.replica)
 
     def test_lock_of_a_tenant_bounds_the_wait(self):
         with self.source.open_connection(60) as connection, connection.cursor() as cursor:

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on backups, as a tenant requests them, and their settled states.
+"""Operations on backups and replicas, as a tenant requests them, and their settled states.
 
 An operation is settled once its tenant has a result and can continue: a backup is COMPLETED or
-FAILED and its instance ACTIVE again, a copy or a verification is done, a deleted backup is gone, a
-restored instance has a server or an error.
+FAILED and its instance ACTIVE again, a copy or a verification is done, a deleted backup or replica
+is gone, a restored instance or a new replica has a server or an error, a replica that is
+re-provisioned is at rest again.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from troveclient import exceptions
 
 PREFIX = 'fault-injection-'
+#: States of a replica that is not being re-provisioned.
+_AT_REST = ('following', 'broken')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Operation:
 
     :param state: returns its present state in the cloud
     :param remove: removes the objects that it created; can be repeated
-    :param made_id: the id of the backup or the instance that it works on
+    :param made_id: the id of the backup or the instance that it creates or works on
     """
 
     state: Callable[[], State]
@@ -49,7 +52,7 @@ class Cloud:
     :param trove: the tenant's client of Trove
     :param admin: an administrator's client of Trove
     :param servers: the administrator's SDK proxy of Nova
-    :param instance_id: the instance to back up
+    :param instance_id: the instance to back up, and the source of replicas
     """
 
     def __init__(self, trove: Any, admin: Any, servers: Any, instance_id: str):
@@ -58,14 +61,23 @@ class Cloud:
         self._servers = servers
         self._instance_id = instance_id
 
-    def start(self, name: str, label: str, backup_id: str) -> Operation:
+    def prepare(self, name: str, label: str) -> Operation | None:
+        """Start to create the backup or the replica on which an operation works; None: on neither.
+
+        :param name: one of :data:`plan.TYPICAL_SEC`
+        :param label: the name of the backup or the replica
+        """
+        verb = PREPARATIONS.get(name)
+        return verb and verb(self, PREFIX + label)
+
+    def start(self, name: str, label: str, subject_id: str) -> Operation:
         """Start an operation.
 
         :param name: one of :data:`plan.TYPICAL_SEC`
         :param label: the name of the new backup or instance
-        :param backup_id: the backup that it works on; unused by ``take``
+        :param subject_id: the backup or the replica that it works on; unused if it works on neither
         """
-        return VERBS[name](self, PREFIX + label, backup_id)
+        return VERBS[name](self, PREFIX + label, subject_id)
 
     def take(self, label: str, _backup_id: str = '') -> Operation:
         """Take a backup."""
@@ -101,26 +113,54 @@ class Cloud:
     def restore(self, label: str, backup_id: str) -> Operation:
         """Create an instance from a backup."""
         source = self._trove.instances.get(self._instance_id)
-        networks = dict.fromkeys(one['network'] for one in source.addresses if one.get('network'))
         made = self._trove.instances.create(
             label,
             source.flavor['id'],
             volume={'size': source.volume['size'], 'type': source.volume.get('type')},
-            nics=[{'net-id': network} for network in networks],
+            nics=_nics_of(source),
             datastore=source.datastore['type'],
             datastore_version=source.datastore['version'],
             restorePoint={'backupRef': backup_id},
         )
+        return self._creation(made.id, label)
+
+    def create_replica(self, label: str, _replica_id: str = '') -> Operation:
+        """Create a replica."""
+        return self._creation(self._replicate(label), label)
+
+    def follow(self, label: str) -> Operation:
+        """Create a replica, and wait until it follows its source."""
+        made_id = self._replicate(label)
 
         def state() -> State:
-            status = self._instance_status(made.id)
-            # The rest is the server's boot, which no kill here affects.
-            has_server = bool(list(self._servers.servers(all_projects=True, name=label)))
-            settled = has_server or status in ('ERROR', 'ACTIVE')
-            text = f'{status}, {"has a server" if has_server else "no server"}'
-            return State(settled, text, status != 'ERROR')
+            status, shown = self._instance_status(made_id), self._replica(made_id)['state']
+            good = shown == 'following'
+            return State(good or status == 'ERROR', f'{status}, {shown}', good)
 
-        return Operation(state, lambda: self._remove_instance(made.id), made.id)
+        return Operation(state, lambda: self._remove_instance(made_id), made_id)
+
+    def delete_replica(self, _label: str, replica_id: str) -> Operation:
+        """Delete a replica."""
+        self._trove.instances.delete(replica_id)
+
+        def state() -> State:
+            status = self._instance_status(replica_id)
+            return State(status in ('gone', 'ERROR'), status, status == 'gone')
+
+        return Operation(state, lambda: self._remove_instance(replica_id), replica_id)
+
+    def reprovision(self, _label: str, replica_id: str) -> Operation:
+        """Give a replica a fresh clone."""
+        before = self._replica(replica_id)['reprovisioned_at']
+        self._trove.client.post(f'/replication/{replica_id}/reprovision', body={'reprovision': {}})
+
+        def state() -> State:
+            shown = self._replica(replica_id)
+            text = shown['state'] + (f': {shown["error"]}' if shown['error'] else '')
+            good = shown['state'] == 'following' and shown['reprovisioned_at'] != before
+            return State(shown['state'] in _AT_REST, text, good)
+
+        return Operation(state, lambda: self._remove_instance(replica_id), replica_id)
 
     def backup_status(self, backup_id: str) -> str:
         """Return the status of a backup, or an empty string if it is gone."""
@@ -156,6 +196,27 @@ class Cloud:
 
         return Operation(state, lambda: self._delete(backup_id), backup_id)
 
+    def _creation(self, instance_id: str, label: str) -> Operation:
+        def state() -> State:
+            status = self._instance_status(instance_id)
+            # The rest is the server's boot, which no kill here affects.
+            has_server = bool(list(self._servers.servers(all_projects=True, name=label)))
+            settled = has_server or status in ('ERROR', 'ACTIVE')
+            text = f'{status}, {"has a server" if has_server else "no server"}'
+            return State(settled, text, status != 'ERROR')
+
+        return Operation(state, lambda: self._remove_instance(instance_id), instance_id)
+
+    def _replicate(self, label: str) -> str:
+        source = self._trove.instances.get(self._instance_id)
+        made = self._trove.instances.create(
+            label, replica_of=source.id, replica_count=1, nics=_nics_of(source)
+        )
+        return made.id
+
+    def _replica(self, instance_id: str) -> Mapping[str, Any]:
+        return self._trove.client.get(f'/replication/{instance_id}')[1]['replication']
+
     def _instance_status(self, instance_id: str) -> str:
         # The list does not wait for a reply of the guest agent.
         found = [one.status for one in self._trove.instances.list() if one.id == instance_id]
@@ -173,10 +234,28 @@ class Cloud:
             self._trove.instances.delete(instance_id)
 
 
+def _nics_of(instance: Any) -> list[dict[str, str]]:
+    """Return the requests of ports on the networks of an instance."""
+    networks = dict.fromkeys(one['network'] for one in instance.addresses if one.get('network'))
+    return [{'net-id': network} for network in networks]
+
+
 VERBS: dict[str, Callable[[Cloud, str, str], Operation]] = {
     'take': Cloud.take,
     'copy': Cloud.copy,
     'verify': Cloud.verify,
     'delete': Cloud.delete,
     'restore': Cloud.restore,
+    'create-replica': Cloud.create_replica,
+    'delete-replica': Cloud.delete_replica,
+    'reprovision': Cloud.reprovision,
+}
+#: What creates the backup or the replica on which an operation works.
+PREPARATIONS: dict[str, Callable[[Cloud, str], Operation]] = {
+    'copy': Cloud.take,
+    'verify': Cloud.take,
+    'delete': Cloud.take,
+    'restore': Cloud.take,
+    'delete-replica': Cloud.follow,
+    'reprovision': Cloud.follow,
 }

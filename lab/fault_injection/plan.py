@@ -4,10 +4,19 @@
 import dataclasses
 import random
 
-#: The services whose death can affect an operation on backups.
+#: The services whose death can affect an operation.
 SERVICES = ('trove-taskmanager', 'trove-ceph-storage', 'cinder-volume')
 #: The duration of each operation on the lab; a kill happens at a random moment within it.
-TYPICAL_SEC = {'take': 4.0, 'copy': 8.0, 'verify': 15.0, 'delete': 2.0, 'restore': 8.0}
+TYPICAL_SEC = {
+    'take': 4.0,
+    'copy': 8.0,
+    'verify': 15.0,
+    'delete': 2.0,
+    'restore': 8.0,
+    'create-replica': 8.0,
+    'delete-replica': 6.0,
+    'reprovision': 30.0,
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ def row(result: Result) -> tuple[str, ...]:
 
 def line(cells: tuple[str, ...]) -> str:
     """Return cells as a line of the table."""
-    widths = (5, 9, 18, 7, 9)
+    widths = (5, 14, 18, 7, 9)
     padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
     return '  '.join([*padded, cells[-1]])
 

@@ -61,27 +61,26 @@ class Rounds:
 
     def _run(self, plan: Plan) -> Result:
         label = f'{plan.number}-{plan.operation}'
-        backup = None
-        if plan.operation != 'take':
-            backup = self._prepare(label)
-        operation = self._cloud.start(plan.operation, label, backup.made_id if backup else '')
+        subject = self._prepare(plan.operation, label)
+        operation = self._cloud.start(plan.operation, label, subject.made_id if subject else '')
         self._sleep(plan.delay_sec)
         before = self._ask(operation.state)
         self._kill(plan.service)
         killed_at = self._clock()
         state = self._wait(operation.state, killed_at + GIVE_UP_SEC)
         settled_sec = self._clock() - killed_at if state.settled else None
-        for remove in (operation.remove, *([backup.remove] if backup else [])):
+        for remove in (operation.remove, *([subject.remove] if subject else [])):
             self._remove(remove)
         return Result(plan, before.settled, settled_sec, state.text, state.good)
 
-    def _prepare(self, label: str) -> operations.Operation:
-        """Take a backup without a fault."""
-        taken = self._cloud.take(f'{operations.PREFIX}{label}-source')
-        state = self._wait(taken.state, self._clock() + GIVE_UP_SEC)
-        if not state.good:
-            raise RuntimeError(f'the backup of round {label} could not be taken: {state.text}')
-        return taken
+    def _prepare(self, name: str, label: str) -> operations.Operation | None:
+        """Create what an operation works on, without a fault."""
+        subject = self._cloud.prepare(name, f'{label}-source')
+        if subject is not None:
+            state = self._wait(subject.state, self._clock() + GIVE_UP_SEC)
+            if not state.good:
+                raise RuntimeError(f'round {label} could not be prepared: {state.text}')
+        return subject
 
     def _wait(self, ask: Callable[[], operations.State], until: float) -> operations.State:
         while True:

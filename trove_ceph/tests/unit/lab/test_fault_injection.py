@@ -181,6 +181,126 @@ class RoundsTest(base.BaseTestCase):
         self.assertEqual((33.0, True), (result.settled_sec, result.good))
 
 
+class FakeReplicas:
+    """A cloud in which a replica gets its server after 5 s, and follows after 10 s.
+
+    A replica that is deleted is gone after 3 s, and one that is re-provisioned has a fresh clone
+    after 20 s.
+    """
+
+    def __init__(self, now):
+        self._now = now
+        self.found, self.shown, self.requests = {}, {}, []
+        self.is_failing = False
+        self.source = types.SimpleNamespace(
+            id='source', name='db', addresses=[{'network': 'n'}, {'network': 'n'}, {}]
+        )
+        self.instances = types.SimpleNamespace(
+            create=self.create,
+            delete=self.delete,
+            get=lambda _id: self.source,
+            list=lambda: [one for one in self.found.values() if one.gone_at > now()],
+            reset_status=lambda instance_id: self.requests.append('reset'),
+        )
+        self.client = types.SimpleNamespace(get=self.get, post=self.post)
+
+    def create(self, name, **request):
+        self.requests.append(request)
+        self.found['r'] = types.SimpleNamespace(
+            id='r', name=name, status='BUILD', gone_at=float('inf'), at=self._now()
+        )
+        self.shown['r'] = {'state': 'creating', 'reprovisioned_at': None, 'error': None}
+        return self.found['r']
+
+    def delete(self, instance_id):
+        self.requests.append('delete')
+        self.found[instance_id].status = 'SHUTDOWN'
+        self.found[instance_id].gone_at = self._now() + 3
+
+    def servers(self, all_projects, name):
+        return [one for one in self.found.values() if one.name == name and self._age(one) >= 5]
+
+    def get(self, path):
+        replica, shown = self.found['r'], self.shown['r']
+        if shown['state'] == 'creating' and self._age(replica) >= 10:
+            shown['state'], replica.status = 'following', 'ACTIVE'
+        if shown['state'] == 'cloning' and self._age(replica) >= 20:
+            shown['state'] = 'following'
+            if self.is_failing:
+                shown['error'] = 'the pool is full'
+            else:
+                shown['reprovisioned_at'] = 'now'
+        return None, {'replication': dict(shown)}
+
+    def post(self, path, body):
+        self.requests.append(path)
+        self.found['r'].at = self._now()
+        self.shown['r']['state'] = 'cloning'
+
+    def _age(self, replica):
+        return self._now() - replica.at
+
+
+class ReplicasTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.trove = FakeReplicas(lambda: self.now)
+        self.cloud = operations.Cloud(self.trove, self.trove, self.trove, 'source')
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def run_round(self, operation, delay_sec=2.0, kill=lambda _service: None):
+        made = rounds.Rounds(self.cloud, kill, lambda: self.now, self.sleep)
+        (result,) = made.run([plan.Plan(1, operation, 'cinder-volume', delay_sec)])
+        return result
+
+    def test_each_operation_has_a_verb(self):
+        self.assertEqual(set(plan.TYPICAL_SEC), set(operations.VERBS))
+
+    def test_creation_ends_with_a_server(self):
+        result = self.run_round('create-replica')
+        self.assertEqual((3.0, True), (result.settled_sec, result.good))
+        expected = {'replica_of': 'source', 'replica_count': 1, 'nics': [{'net-id': 'n'}]}
+        # It is still in BUILD.
+        self.assertEqual([expected, 'reset', 'delete'], self.trove.requests)
+
+    def test_creation_that_fails(self):
+        def kill(_service):
+            self.trove.found['r'].status = 'ERROR'
+
+        result = self.run_round('create-replica', kill=kill)
+        self.assertEqual((0.0, False), (result.settled_sec, result.good))
+        self.assertEqual('ERROR, no server', result.text)
+
+    def test_deletion_of_a_replica_that_follows(self):
+        result = self.run_round('delete-replica')
+        self.assertEqual((1.0, True, 'gone'), (result.settled_sec, result.good, result.text))
+        self.assertEqual(['delete'], self.trove.requests[1:])
+
+    def test_reprovisioning(self):
+        result = self.run_round('reprovision')
+        self.assertEqual((18.0, True), (result.settled_sec, result.good))
+        self.assertEqual(['/replication/r/reprovision', 'delete'], self.trove.requests[1:3])
+
+    def test_reprovisioning_that_keeps_the_old_volume(self):
+        self.trove.is_failing = True
+        result = self.run_round('reprovision')
+        self.assertEqual((18.0, False), (result.settled_sec, result.good))
+        self.assertEqual('following: the pool is full', result.text)
+
+    def test_replica_that_cannot_be_prepared(self):
+        def sleep(seconds):
+            self.sleep(seconds)
+            self.trove.found['r'].status = 'ERROR'
+
+        made = rounds.Rounds(self.cloud, None, lambda: self.now, sleep)
+        plans = [plan.Plan(1, 'reprovision', 'cinder-volume', 2.0)]
+        error = self.assertRaises(RuntimeError, lambda: list(made.run(plans)))
+        self.assertIn('ERROR, creating', str(error))
+
+
 class LeftoversTest(base.BaseTestCase):
     def test_waits_for_the_last_deletions(self):
         listed = [['x DELETING'], ['x DELETING'], []]

@@ -14,7 +14,7 @@ from tempest.lib import decorators, exceptions
 from trove_ceph import exceptions as trove_ceph_exceptions
 from trove_ceph_bench import ledger as bench_ledger
 from trove_ceph_bench import model
-from trove_ceph_tempest_plugin import load
+from trove_ceph_tempest_plugin import guests, load
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import replication
 
@@ -63,6 +63,25 @@ class TestReplicas(replication.ReplicationTestCase):
             return [*facts.snapshots, *facts.children] if facts else []
 
         self.assertEqual([], self.wait_for(remaining))
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a085')
+    def test_creation_on_a_warm_guest(self):
+        """A replica gets a guest that waited, and follows its source on it."""
+        options = CONF.trove_ceph
+        if not options.guests_command:
+            raise self.skipException('[trove_ceph] guests_command is not set')
+        pool = guests.pool(options.guests_command)
+        waited = pool.await_ready(options.guest_timeout_sec)
+        self.write_rows()
+
+        (replica_id,) = self.create_replicas()
+
+        self.assertTrue(
+            pool.is_bound_to(replica_id, waited),
+            f'replica {replica_id} has none of the guests that waited: {", ".join(waited)}',
+        )
+        self.write_rows()
+        self.assert_equal(replica_id)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a081')
     def test_promotion_under_load(self):

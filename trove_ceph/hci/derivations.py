@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from trove_ceph import reference_figures
 from trove_ceph.enums import DeviceClass
-from trove_ceph.hci import numa, osds, reservation, sources
+from trove_ceph.hci import numa, osd_memory, osds, reservation, sources
 from trove_ceph.hci.figures import Figures, Limit
 from trove_ceph.hci.plan import Derivation, HostPlan
 from trove_ceph.hci.workload import RootDisk
@@ -15,6 +15,7 @@ def of_figures(figures: Figures) -> Iterator[Derivation]:
     """Yield how the values of the formulas were found, for a host without a profile too."""
     name = figures.host.name
     yield _osds_per_device(name, figures)
+    yield _memory_per_osd(name, figures)
     yield _vcpus_per_osd(name, figures)
     yield _guests_by_memory(name, figures)
     yield _reserved_memory(name, figures)
@@ -68,6 +69,35 @@ def _osds_per_device(name: str, figures: Figures) -> Derivation:
     )
 
 
+def _memory_per_osd(name: str, figures: Figures) -> Derivation:
+    left = figures.memory_left
+    field, value = 'memory_per_osd_mib', f'{figures.mib_per_osd} MiB'
+    if left is None:
+        return Derivation(
+            name,
+            field,
+            value,
+            '5 GiB: guests may take the rest',
+            'no number of databases that fits is given (workload.databases_per_host)',
+            sources.TRIPLEO,
+        )
+    guest_mib, hosts = figures.workload.guest_memory_mib, len(figures.inventory.hosts)
+    return Derivation(
+        name,
+        field,
+        value,
+        '(memory of the NUMA node - (guest memory + 0.5 GiB) x guests on it) / OSDs on it, on the '
+        'node that is the fullest',
+        f'({left.node.node.memory_mib} - ({guest_mib} + {reservation.MIB_PER_GUEST}) x '
+        f'{left.guests_on_node}) / {left.node.osds} = {left.left_mib}; the host keeps memory for '
+        f'{left.guests} guests, also those of a lost host of {hosts}',
+        f'{sources.TRIPLEO}; instead of {sources.CEPH_AUTOTUNE}',
+        f'{reservation.MIB_PER_OSD} MiB or more; {left.useful_mib} MiB or less for a target of '
+        f'{osd_memory.MOST_TARGET_MIB} MiB; {left.reservable_mib} MiB or less, so that '
+        f'{reservation.MOST_RESERVED:.0%} of the host are reserved at most',
+    )
+
+
 def _vcpus_per_osd(name: str, figures: Figures) -> Derivation:
     kind, count = osds.device_class(figures.host), figures.osds_per_device
     is_chosen = figures.choices.vcpus is not None
@@ -89,8 +119,8 @@ def _guests_by_memory(name: str, figures: Figures) -> Derivation:
         name,
         'guests_by_memory',
         str(figures.guests_by_memory),
-        'int((memory - 5 GiB x OSDs) / (guest memory + 0.5 GiB))',
-        f'int(({memory} - {reservation.MIB_PER_OSD} x {figures.osds}) / '
+        'int((memory - memory of each OSD x OSDs) / (guest memory + 0.5 GiB))',
+        f'int(({memory} - {figures.mib_per_osd} x {figures.osds}) / '
         f'({guest} + {reservation.MIB_PER_GUEST})) in MiB',
         sources.TRIPLEO,
     )
@@ -102,8 +132,8 @@ def _reserved_memory(name: str, figures: Figures) -> Derivation:
         name,
         'reserved_host_memory_mb',
         f'{figures.reserved_memory_mb} MiB',
-        '5 GiB x OSDs + 0.5 GiB x guests that the memory allows',
-        f'{reservation.MIB_PER_OSD} x {figures.osds} + '
+        'memory of each OSD x OSDs + 0.5 GiB x guests that the memory allows',
+        f'{figures.mib_per_osd} x {figures.osds} + '
         f'{reservation.MIB_PER_GUEST} x {figures.guests_by_memory}',
         sources.TRIPLEO,
         f'{reservation.MOST_RESERVED:.0%} of {memory} MiB = '
@@ -161,12 +191,14 @@ def _memory_target(name: str, figures: Figures) -> Derivation:
         name,
         'osd_memory_target',
         f'{figures.memory_target_mib} MiB',
-        '(5 GiB x OSDs - 4 GiB of the host) / OSDs / 1.2: what the reservation leaves, less 20 % '
-        'that an OSD may overshoot',
-        f'({reservation.MIB_PER_OSD} x {figures.osds} - {osds.HOST_MIB}) / {figures.osds} / '
-        f'{osds.OVERSHOOT}',
-        f'{sources.TRIPLEO}; {sources.RED_HAT_HOST_MEMORY}; {sources.CEPH_HARDWARE}',
-        f'{osds.LEAST_TARGET_MIB} MiB or more ({sources.CEPH_MEMORY_TARGET})',
+        '(memory of each OSD x OSDs - 4 GiB of the host) / OSDs / 1.2: the target is no limit, and '
+        'an OSD may overshoot it by 20 %',
+        f'({figures.mib_per_osd} x {figures.osds} - {osd_memory.HOST_MIB}) / {figures.osds} / '
+        f'{osd_memory.OVERSHOOT}',
+        f'{sources.RED_HAT_HOST_MEMORY}; {sources.CEPH_HARDWARE}',
+        f'{osd_memory.LEAST_TARGET_MIB} MiB or more ({sources.CEPH_MEMORY_TARGET}), '
+        f'{osd_memory.MOST_TARGET_MIB} MiB or less, since guests keep the same data in their '
+        'buffer pools',
     )
 
 

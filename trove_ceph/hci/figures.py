@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from trove_ceph.hci import osds, reservation
+from trove_ceph.hci import osd_memory, osds, reservation
 from trove_ceph.hci.inventory import Host, Inventory
 from trove_ceph.hci.workload import OsdChoices, RootDisk, Workload
 
@@ -29,12 +29,16 @@ class Limit:
 
 @dataclass(frozen=True)
 class Figures:
-    """A host, its load, and the values of the formulas for them."""
+    """A host, its load, and the values of the formulas for them.
+
+    :ivar memory_left: what the databases leave to OSDs; None: they may take all memory
+    """
 
     host: Host
     inventory: Inventory
     workload: Workload
     choices: OsdChoices
+    memory_left: osd_memory.Share | None = None
 
     @cached_property
     def osds_per_device(self) -> int:
@@ -51,16 +55,24 @@ class Figures:
         """CPUs (threads) for each OSD."""
         return osds.vcpus(self.host, self.osds_per_device, self.choices)
 
+    @property
+    def mib_per_osd(self) -> int:
+        """The memory for each OSD, of which the host takes its own; TripleO's, or more."""
+        return self.memory_left.mib_per_osd if self.memory_left else reservation.MIB_PER_OSD
+
     @cached_property
     def guests_by_memory(self) -> int:
         """Guests that the memory of the host allows."""
-        guest_mib = self.workload.guest_memory_mib
-        return reservation.guests_by_memory(self.host.memory_mib, self.osds, guest_mib)
+        return reservation.guests_by_memory(
+            self.host.memory_mib, self.osds, self.workload.guest_memory_mib, self.mib_per_osd
+        )
 
     @cached_property
     def reserved_memory_mb(self) -> int:
         """What Nova reserves, in MiB."""
-        return reservation.reserved_host_memory_mb(self.osds, self.guests_by_memory)
+        return reservation.reserved_host_memory_mb(
+            self.osds, self.guests_by_memory, self.mib_per_osd
+        )
 
     @cached_property
     def cpu_ratio(self) -> float:
@@ -93,7 +105,7 @@ class Figures:
     @cached_property
     def memory_target_mib(self) -> int:
         """The memory target of each OSD."""
-        return osds.memory_target_mib(self.osds)
+        return osd_memory.target_mib(self.osds, self.mib_per_osd)
 
     def limits(self, guests_by_nodes: int) -> tuple[Limit, ...]:
         """Return what each resource allows.

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from trove_ceph.enums import DeviceClass
-from trove_ceph.hci import osds, reservation, sources
+from trove_ceph.hci import osd_memory, osds, reservation, sources
 from trove_ceph.hci.figures import CPUS, LOCAL_DISK, MEMORY, NUMA_NODES, Figures, Limit
 from trove_ceph.hci.plan import Finding, Level, OsdPlan
 from trove_ceph.hci.workload import RootDisk
@@ -120,16 +120,16 @@ def _cpu_ratio(path: str, figures: Figures) -> Iterator[Finding]:
 
 
 def _memory_target(path: str, figures: Figures) -> Iterator[Finding]:
-    if figures.memory_target_mib < osds.LEAST_TARGET_MIB:
+    if figures.memory_target_mib < osd_memory.LEAST_TARGET_MIB:
         yield Finding(
             Level.ERROR,
             'memory-target',
             f'{path}.data_devices',
             f'osd_memory_target {figures.memory_target_mib} MiB with {figures.osds} OSDs',
-            f'{osds.LEAST_TARGET_MIB} MiB or more',
+            f'{osd_memory.LEAST_TARGET_MIB} MiB or more',
             sources.CEPH_MEMORY_TARGET,
-            f'plan more OSDs on the host: the {osds.HOST_MIB} MiB of the host are taken from what '
-            'is reserved for them',
+            'plan more OSDs on the host, or name fewer workload.databases_per_host: the '
+            f'{osd_memory.HOST_MIB} MiB of the host are taken from what is reserved for OSDs',
         )
 
 

@@ -88,7 +88,11 @@ def place_osds(host: Host, osds: Sequence[Osd], vcpus: float) -> tuple[OsdPlan, 
 
 
 def nodes(
-    host: Host, osds: Sequence[OsdPlan], vcpus: float, workload: Workload
+    host: Host,
+    osds: Sequence[OsdPlan],
+    vcpus: float,
+    workload: Workload,
+    mib_per_osd: int = MIB_PER_OSD,
 ) -> tuple[Node, ...]:
     """Return the nodes with their sets of CPUs, and what each can carry."""
     found = []
@@ -104,7 +108,9 @@ def nodes(
                 guest_cpus=guest_cpus,
                 osds=count,
                 capacity=min(
-                    guests_by_memory(node.memory_mib, count, workload.guest_memory_mib),
+                    guests_by_memory(
+                        node.memory_mib, count, workload.guest_memory_mib, mib_per_osd
+                    ),
                     _guests_by_cpus(len(guest_cpus), workload),
                 ),
             )
@@ -126,11 +132,11 @@ def share_guests(nodes_of_host: Sequence[Node], guests: int) -> dict[int, int]:
     return shares
 
 
-def node_plan(one: Node, guests: int, workload: Workload) -> NodePlan:
+def node_plan(one: Node, guests: int, workload: Workload, mib_per_osd: int) -> NodePlan:
     """Return the plan of a node with its guests."""
     page_mib = _SMALL_PAGE_MIB if workload.guest_memory_mib % _GIB_PAGE_MIB else _GIB_PAGE_MIB
     guest_mib = guests * workload.guest_memory_mib
-    osd_mib = MIB_PER_OSD * one.osds
+    osd_mib = mib_per_osd * one.osds
     overhead_mib = MIB_PER_GUEST * guests
     return NodePlan(
         number=one.node.number,

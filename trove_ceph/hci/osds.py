@@ -8,7 +8,6 @@ from oslo_utils import units
 
 from trove_ceph.enums import DeviceClass
 from trove_ceph.hci.inventory import Device, Host
-from trove_ceph.hci.reservation import MIB_PER_OSD
 from trove_ceph.hci.workload import OsdChoices
 from trove_ceph.reference_figures import CPUS_PER_OSD
 
@@ -16,12 +15,6 @@ from trove_ceph.reference_figures import CPUS_PER_OSD
 CLASSIC_PER_NVME = 4
 #: From this size on, one OSD leaves an NVMe device idle (Red Hat Ceph Storage, operations guide).
 LARGE_NVME_BYTES = 30 * units.T
-#: What the operating system, Nova and the agents need (Red Hat OpenStack Platform, HCI guide).
-HOST_MIB = 4 * 1024
-#: An OSD overshoots its target: Ceph's hardware recommendations want 20 % more memory.
-OVERSHOOT = 1.2
-#: The least osd_memory_target that Ceph accepts (its option's own minimum).
-LEAST_TARGET_MIB = 896
 #: The least DB device for block storage, as a share of the data (Ceph, BlueStore configuration).
 LEAST_DB_SHARE = 0.01
 
@@ -104,13 +97,3 @@ def _db_devices(data: Sequence[Device], db: Sequence[Device]) -> dict[str, Devic
         used[best.path] += 1
         owners[device.path] = best
     return owners
-
-
-def memory_target_mib(osds: int) -> int:
-    """Return osd_memory_target in MiB, rounded down; it may be below what Ceph accepts.
-
-    The reservation of a host is 5 GiB for each OSD and 0.5 GiB for each guest. The guests' part
-    goes to QEMU and the host takes its own from the OSDs' part. An OSD's target is its share of the
-    rest, less the overshoot.
-    """
-    return int((MIB_PER_OSD * osds - HOST_MIB) / osds / OVERSHOOT)

@@ -149,6 +149,7 @@ class HostPlan:
     :ivar guests: the guests that the host carries: as many as the workload names, else as many as
         memory, CPUs and NUMA nodes allow
     :ivar osd_memory_target_bytes: Ceph's option for the OSDs of this host
+    :ivar memory_per_osd_mib: what is reserved for each OSD, of which the host takes its own
     :ivar vcpus_per_osd: CPUs (threads) for each OSD
     :ivar osds_per_device: OSDs on each device for data
     """
@@ -157,6 +158,7 @@ class HostPlan:
     guests: int
     reservation: Reservation
     osd_memory_target_bytes: int
+    memory_per_osd_mib: int
     osds_per_device: int
     vcpus_per_osd: float
     osds: tuple[OsdPlan, ...]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an inventory and a workload to the plan."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oslo_utils import units
@@ -12,11 +14,20 @@ from trove_ceph.hci import (
     hardware_rules,
     load_rules,
     numa,
+    osd_memory,
     osds,
 )
 from trove_ceph.hci.figures import Figures
 from trove_ceph.hci.inventory import Inventory
-from trove_ceph.hci.plan import Derivation, Finding, HostPlan, Level, Plan, Reservation
+from trove_ceph.hci.plan import (
+    Derivation,
+    Finding,
+    HostPlan,
+    Level,
+    OsdPlan,
+    Plan,
+    Reservation,
+)
 from trove_ceph.hci.workload import OsdChoices, Workload
 
 
@@ -25,7 +36,7 @@ class _Result:
     """What planning one host gave.
 
     :ivar plan: its profile; None: its OSDs do not fit
-    :ivar capacity: the guests that it can carry
+    :ivar capacity: the guests that it can carry beside its OSDs with all of their memory
     """
 
     plan: HostPlan | None
@@ -64,19 +75,14 @@ def plan(inventory: Inventory, workload: Workload, choices: OsdChoices) -> Plan:
 
 def _plan_host(figures: Figures) -> _Result:
     host = figures.host
-    findings = [
-        *hardware_rules.of_host(host),
-        *hardware_rules.db_share(host, figures.osds_per_device),
-        *load_rules.of_figures(figures),
-    ]
-    derived = list(derivations.of_figures(figures))
     layout = osds.layout(host, figures.osds_per_device)
     try:
         placed = numa.place_osds(host, layout, figures.vcpus_per_osd)
     except numa.DoesNotFitError as error:
-        findings.append(load_rules.does_not_fit(figures, str(error)))
-        return _Result(None, 0, tuple(derived), tuple(findings))
-    nodes = numa.nodes(host, placed, figures.vcpus_per_osd, figures.workload)
+        findings = [*_findings(figures), load_rules.does_not_fit(figures, str(error))]
+        return _Result(None, 0, tuple(derivations.of_figures(figures)), tuple(findings))
+    figures = _with_memory_left(figures, placed)
+    nodes = _nodes(figures, placed)
     limits = figures.limits(sum(node.capacity for node in nodes))
     capacity = min(one.guests for one in limits)
     wanted = figures.workload.databases_per_host
@@ -87,18 +93,53 @@ def _plan_host(figures: Figures) -> _Result:
         guests=guests,
         reservation=_reservation(figures),
         osd_memory_target_bytes=figures.memory_target_mib * units.Mi,
+        memory_per_osd_mib=figures.mib_per_osd,
         osds_per_device=figures.osds_per_device,
         vcpus_per_osd=figures.vcpus_per_osd,
         osds=placed,
         nodes=tuple(
-            numa.node_plan(node, shares[node.node.number], figures.workload) for node in nodes
+            numa.node_plan(node, shares[node.node.number], figures.workload, figures.mib_per_osd)
+            for node in nodes
         ),
         irqs=numa.irq_affinity(host, nodes),
     )
-    findings += load_rules.remote_osds(figures, placed)
-    findings += load_rules.guests(figures, limits)
-    derived += derivations.of_plan(figures, profile, limits)
+    findings = [
+        *_findings(figures),
+        *load_rules.remote_osds(figures, placed),
+        *load_rules.guests(figures, limits),
+    ]
+    derived = [*derivations.of_figures(figures), *derivations.of_plan(figures, profile, limits)]
     return _Result(profile, capacity, tuple(derived), tuple(findings))
+
+
+def _findings(figures: Figures) -> list[Finding]:
+    return [
+        *hardware_rules.of_host(figures.host),
+        *hardware_rules.db_share(figures.host, figures.osds_per_device),
+        *load_rules.of_figures(figures),
+    ]
+
+
+def _nodes(figures: Figures, placed: Sequence[OsdPlan]) -> tuple[numa.Node, ...]:
+    return numa.nodes(
+        figures.host, placed, figures.vcpus_per_osd, figures.workload, figures.mib_per_osd
+    )
+
+
+def _with_memory_left(figures: Figures, placed: Sequence[OsdPlan]) -> Figures:
+    """Return the figures with what the databases leave to OSDs.
+
+    Without a number of databases they may take all memory, and a host that cannot carry its number
+    has none left.
+    """
+    nodes = _nodes(figures, placed)
+    capacity = min(one.guests for one in figures.limits(sum(node.capacity for node in nodes)))
+    wanted = figures.workload.databases_per_host
+    if wanted is None or wanted > capacity:
+        return figures
+    kept = osd_memory.guests_with_failover(wanted, len(figures.inventory.hosts))
+    left = osd_memory.share(figures.host, nodes, min(kept, capacity), figures.workload)
+    return dataclasses.replace(figures, memory_left=left)
 
 
 def _reservation(figures: Figures) -> Reservation:

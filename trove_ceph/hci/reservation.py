@@ -8,7 +8,7 @@ import math
 
 from trove_ceph.reference_figures import MOST_FILL
 
-#: Memory for an OSD, and for a guest outside the memory that it sees.
+#: The least memory for an OSD, and that for a guest outside the memory that it sees.
 MIB_PER_OSD = 5 * 1024
 MIB_PER_GUEST = 512
 #: A host whose reservation is greater than this share of its memory is a storage node.
@@ -24,18 +24,21 @@ FREE_LOCAL_DISK = 0.30
 FREE_POOL = round(1 - MOST_FILL, 9)
 
 
-def guests_by_memory(memory_mib: int, osds: int, guest_mib: int) -> int:
+def guests_by_memory(
+    memory_mib: int, osds: int, guest_mib: int, mib_per_osd: int = MIB_PER_OSD
+) -> int:
     """Return how many guests fit beside the OSDs of a host; 0 if not even the OSDs fit."""
-    left_mib = memory_mib - MIB_PER_OSD * osds
+    left_mib = memory_mib - mib_per_osd * osds
     return max(0, left_mib // (guest_mib + MIB_PER_GUEST))
 
 
-def reserved_host_memory_mb(osds: int, guests: int = 0) -> int:
+def reserved_host_memory_mb(osds: int, guests: int = 0, mib_per_osd: int = MIB_PER_OSD) -> int:
     """Return the memory for OSDs and for QEMU in MiB.
 
     :param guests: how many guests the memory of the host allows; 0: the workload is not known
+    :param mib_per_osd: the memory for each OSD; TripleO's, or more
     """
-    return MIB_PER_OSD * osds + MIB_PER_GUEST * guests
+    return mib_per_osd * osds + MIB_PER_GUEST * guests
 
 
 def cpu_allocation_ratio(

@@ -16,6 +16,10 @@ RED_HAT_ONE_OSD = (
     'Red Hat Ceph Storage, operations guide: one OSD on each device, except from 30 TB'
 )
 CEPH_MEMORY_TARGET = 'Ceph, osd_memory_target: least value 896 MiB'
+CEPH_AUTOTUNE = (
+    'Ceph, cephadm, osd_memory_target_autotune, which would give OSDs a share of the host '
+    '(autotune_memory_target_ratio: 0.7, or 0.2 on such hosts), whatever guests need'
+)
 CEPH_HARDWARE = 'Ceph, hardware recommendations'
 CEPH_DB_SIZE = 'Ceph, BlueStore configuration: DB of 1 to 2 % for block storage'
 CEPH_DATA_AVAIL = 'Ceph, mon_data_avail_warn: 30 % of the disk free'

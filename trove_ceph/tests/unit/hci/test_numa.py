@@ -199,5 +199,5 @@ class PlacementTest(base.BaseTestCase):
     def test_huge_pages(self):
         node = numa.nodes(sample.host(), self.place(), 6, sample.workload())[0]
         for guest_mib, page_kib, pages in ((8192, 1024**2, 80), (8190, 2048, 40950)):
-            made = numa.node_plan(node, 10, sample.workload(guest_memory_mib=guest_mib))
+            made = numa.node_plan(node, 10, sample.workload(guest_memory_mib=guest_mib), 5120)
             self.assertEqual((page_kib, pages), (made.huge_page_kib, made.huge_pages))

@@ -23,7 +23,7 @@ class ReportTest(base.BaseTestCase):
 
     def test_tables(self):
         text = report.plan_text(plan())
-        self.assertIn('| hci-5 | 20     | 4    | 41984 MiB ', text)
+        self.assertIn('| hci-5 | 20     | 4    | 63900 MiB ', text)
         self.assertIn(
             '| hci-1 and 4 more | 1    | 20,60     | 21-26,61-66 | 27-39,67-79 | 10 ', text
         )
@@ -34,10 +34,10 @@ class ReportTest(base.BaseTestCase):
 
     def test_explanation(self):
         text = report.plan_text(plan(), explain=True)
-        self.assertEqual(1, text.count('reserved_host_memory_mb = 41984 MiB'))
+        self.assertEqual(1, text.count('reserved_host_memory_mb = 63900 MiB'))
         self.assertIn('hci-1, hci-2, hci-3, hci-4, hci-5:\n', text)
-        self.assertIn('= 5120 x 4 + 512 x 42\n', text)
-        self.assertIn('= memory 42, CPUs 28, NUMA nodes 26, workload 20\n', text)
+        self.assertIn('= 10855 x 4 + 512 x 40\n', text)
+        self.assertIn('= memory 40, CPUs 28, NUMA nodes 26, workload 20\n', text)
         self.assertIn('limit: bound by the workload\n', text)
         self.assertIn(
             'limit: bound by NUMA nodes',
@@ -60,6 +60,7 @@ class ReportTest(base.BaseTestCase):
                 'guests',
                 'osds_per_device',
                 'vcpus_per_osd',
+                'memory_per_osd_mib',
                 'reserved_host_memory_mb',
                 'reserved_host_disk_mb',
                 'cpu_allocation_ratio',

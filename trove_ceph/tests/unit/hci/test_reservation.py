@@ -62,19 +62,6 @@ class LimitsTest(base.BaseTestCase):
         self.assertEqual(69335938, reservation.reserved_pool_mb(76_800 * 10**9, 3, 5))
 
 
-class MemoryTargetTest(base.BaseTestCase):
-    def test_values(self):
-        for count, expected in ((1, 853), (2, 2560), (4, 3413), (16, 4053)):
-            self.assertEqual(expected, osds.memory_target_mib(count))
-
-    def test_the_reservation_covers_targets_overshoot_and_host(self):
-        for count in range(1, 60):
-            used = osds.memory_target_mib(count) * count * osds.OVERSHOOT + osds.HOST_MIB
-            reserved = reservation.reserved_host_memory_mb(count)
-            self.assertLessEqual(used, reserved)
-            self.assertGreater(used, reserved - 2 * count)
-
-
 class LayoutTest(base.BaseTestCase):
     def test_osds_per_device(self):
         large = sample.host(data_devices=sample.devices(size=30 * 10**12))

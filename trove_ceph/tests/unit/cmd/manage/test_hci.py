@@ -39,8 +39,8 @@ class HciTest(base.BaseTestCase):
 
     def test_documents(self):
         found = json.loads(self.run_command('plan', '-f', 'json').out)
-        self.assertEqual(41984, found['hosts'][0]['reservation']['reserved_host_memory_mb'])
-        self.assertEqual(3413 * 1024**2, found['hosts'][0]['osd_memory_target_bytes'])
+        self.assertEqual(63900, found['hosts'][0]['reservation']['reserved_host_memory_mb'])
+        self.assertEqual(8192 * 1024**2, found['hosts'][0]['osd_memory_target_bytes'])
         self.assertEqual(found, yaml.safe_load(self.run_command('plan', '-f', 'yaml').out))
 
     def test_options_replace_values_of_the_file(self):

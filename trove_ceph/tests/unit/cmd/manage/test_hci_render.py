@@ -36,7 +36,7 @@ class RenderTest(base.BaseTestCase):
         found = self.content()
         self.assertIn('written: ceph/osds.yaml\n', out)
         self.assertIn(f'{len(found)} written, 0 unchanged\n', out)
-        self.assertIn('osd_memory_target 3578789888', found['ceph/config.sh'])
+        self.assertIn('osd_memory_target 8589934592', found['ceph/config.sh'])
         again = json.loads(self.run_command('-f', 'json').out)
         self.assertEqual(([], len(found)), (again['changed'], len(again['unchanged'])))
         self.assertEqual(found, self.content())

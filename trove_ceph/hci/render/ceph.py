@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from trove_ceph import yaml_file
-from trove_ceph.hci.host_settings import Area
 from trove_ceph.hci.inventory import Device
 from trove_ceph.hci.plan import HostPlan, OsdPlan
 from trove_ceph.hci.render import values
@@ -22,8 +21,11 @@ def config_commands(deployment: Deployment) -> str:
 def osd_specs(deployment: Deployment) -> str:
     """Return cephadm's specifications for ``ceph orch apply -i``.
 
-    There is one for the devices of a host that are of one class and share devices for DB and WAL,
-    since cephadm deals the devices of one specification to its OSDs as it likes.
+    There is one for the devices of a host that are of one class and share a device for DB and WAL,
+    since cephadm deals the devices of one specification to its OSDs as it likes. Devices without
+    one are divided by NUMA nodes, so that the containers of OSDs keep to the CPUs of their node.
+    A device for DB and WAL cannot be in two specifications: ceph-volume counts what the other one
+    has there as taken.
     """
     documents = [
         spec for profile in deployment.plan.hosts for spec in _host_specs(deployment, profile)
@@ -36,18 +38,23 @@ def osd_specs(deployment: Deployment) -> str:
 
 def _host_specs(deployment: Deployment, profile: HostPlan) -> Iterator[dict[str, Any]]:
     devices = {one.path: one for one in deployment.host(profile.name).data_devices}
-    groups: dict[tuple[str, str], list[OsdPlan]] = {}
+    groups: dict[tuple[str, str, frozenset[int]], list[OsdPlan]] = {}
     for osd in profile.osds:
-        key = (str(devices[osd.device].device_class), osd.db_device or '')
+        of_device = {one.numa_node for one in profile.osds if one.device == osd.device}
+        nodes = frozenset() if osd.db_device else frozenset(of_device)
+        key = (str(devices[osd.device].device_class), osd.db_device or '', nodes)
         groups.setdefault(key, []).append(osd)
-    options = {one.name: one.value for one in values.of_host(Area.OSD_SPEC, deployment, profile)}
     for number, osds in enumerate(groups.values()):
         suffix = f'-{number}' if len(groups) > 1 else ''
+        written = values.of_osds(deployment, profile, osds)
+        options = {one.name: one.value for one in written}
         yield {
             'service_type': 'osd',
             'service_id': f'hci-{profile.name}{suffix}',
             'placement': {'hosts': [profile.name]},
-            'extra_container_args': [f'--cpuset-cpus={options["--cpuset-cpus"]}'],
+            'extra_container_args': [
+                f'{name}={value}' for name, value in options.items() if name.startswith('--')
+            ],
             'spec': _drive_group(osds, devices, int(options['osds_per_device'])),
         }
 

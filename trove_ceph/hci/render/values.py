@@ -3,16 +3,17 @@
 
 import functools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
-from trove_ceph.hci import host_settings, osds, report
+from trove_ceph.hci import host_settings, report
 from trove_ceph.hci.host_settings import Area, Setting
 from trove_ceph.hci.inventory import Device, Host, Inventory
-from trove_ceph.hci.plan import HostPlan, Plan
+from trove_ceph.hci.osds import device_class
+from trove_ceph.hci.plan import HostPlan, OsdPlan, Plan
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,14 @@ def of_host(area: Area, deployment: Deployment, profile: HostPlan) -> list[Writt
     return list(_written(_settings(area), _names(deployment, profile)))
 
 
+def of_osds(deployment: Deployment, profile: HostPlan, osds: Collection[OsdPlan]) -> list[Written]:
+    """Return the settings of OSDs that share a specification, on the NUMA nodes that they use."""
+    used = {one.numa_node for one in osds}
+    nodes = [node for node in profile.nodes if node.number in used]
+    names = _names(deployment, profile) | {'nodes': nodes, 'huge_pages': deployment.huge_pages}
+    return list(_written(_settings(Area.OSD_SPEC), names))
+
+
 def of_device(deployment: Deployment, profile: HostPlan, device: Device) -> list[Written]:
     """Return the settings of the block queue of a device."""
     names = _names(deployment, profile) | {'device': device}
@@ -127,7 +136,7 @@ def _names(deployment: Deployment, profile: HostPlan | None = None) -> dict[str,
     names: dict[str, Any] = {'plan': deployment.plan, 'ceph': deployment.client}
     if profile is not None:
         host = deployment.host(profile.name)
-        names |= {'host': profile, 'data_class': osds.device_class(host)}
+        names |= {'host': profile, 'data_class': device_class(host)}
     return names
 
 

@@ -11,12 +11,12 @@ from trove_ceph.tests.unit.hci import sample
 HEADER = (f'{files.MARK} of a test', 'from nothing')
 
 
-def make(inventory=None, workload=None, **changes):
+def make(inventory=None, workload=None, choices=sample.CHOICES, **changes):
     """Return a deployment of the sample hosts; the changes are of the deployment."""
     inventory = inventory or dataclasses.replace(
         sample.inventory(), public_network='192.0.2.0/24', cluster_network='198.51.100.0/24'
     )
-    plan = planning.plan(inventory, workload or sample.workload(), sample.CHOICES)
+    plan = planning.plan(inventory, workload or sample.workload(), choices)
     content = {'client': values.CephClient(), 'header': HEADER} | changes
     return values.Deployment(plan=plan, inventory=inventory, **content)
 

@@ -12,6 +12,7 @@ from oslotest import base
 
 from trove_ceph.hci import hosts_file, report
 from trove_ceph.hci.render import tree
+from trove_ceph.hci.workload import OsdChoices
 from trove_ceph.tests.unit.hci import deployment, sample
 
 ETC = 'hosts/hci-1/etc'
@@ -63,20 +64,53 @@ class CephTestCase(base.BaseTestCase):
             db = [path for one in specs for path in one['spec']['db_devices']['paths']]
             self.assertCountEqual([one.path for one in host.db_devices], db)
             self.assertEqual([2, 2], [one['spec']['db_slots'] for one in specs])
-            cpus = report.cpu_list(profile.osd_cpus)
-            self.assertEqual([f'--cpuset-cpus={cpus}'], specs[0]['extra_container_args'])
+            for spec, node in zip(specs, profile.nodes, strict=True):
+                cpus = report.cpu_list(node.osd_cpus)
+                self.assertEqual([f'--cpuset-cpus={cpus}'], spec['extra_container_args'])
 
     def test_each_specification_has_its_own_name(self):
         for inventory in (None, deployment.disks()):
             names = [one['service_id'] for one in self._specs(deployment.make(inventory))]
             self.assertEqual(len(names), len(set(names)))
 
+    def test_a_device_for_db_of_two_nodes_is_in_one_specification(self):
+        made = deployment.make(huge_pages=True)
+        (first, second, *_) = self._specs(made)
+        self.assertNotEqual(first['placement'], second['placement'])
+        cpus = report.cpu_list(made.plan.hosts[0].osd_cpus)
+        self.assertEqual(
+            [f'--cpuset-cpus={cpus}', '--cpuset-mems=0-1'], first['extra_container_args']
+        )
+
+    def test_memory_of_a_node_with_huge_pages(self):
+        made = deployment.make(sample.inventory(db_devices=()), huge_pages=True)
+        arguments = [one['extra_container_args'][1] for one in self._specs(made)[:2]]
+        self.assertEqual(['--cpuset-mems=0', '--cpuset-mems=1'], arguments)
+
+    def test_a_device_with_osds_on_two_nodes_is_in_one_specification(self):
+        inventory = sample.inventory(data_devices=sample.devices(on=(0,)), db_devices=())
+        made = deployment.make(inventory, choices=OsdChoices(2, 7))
+        nodes = [osd.numa_node for osd in made.plan.hosts[0].osds if 'nvme2' in osd.device]
+        self.assertEqual([0, 1], nodes)
+        data = [
+            (*one['placement']['hosts'], path)
+            for one in self._specs(made)
+            for path in one['spec']['data_devices']['paths']
+        ]
+        self.assertEqual(len(data), len(set(data)))
+        self.assertEqual(4 * len(made.plan.hosts), len(data))
+
     def test_without_devices_for_db(self):
         made = deployment.make(sample.inventory(db_devices=()))
-        (first, *_) = self._specs(made)
+        (first, second, *_) = self._specs(made)
+        self.assertEqual(first['placement'], second['placement'])
+        nodes = made.plan.hosts[0].nodes
+        for spec, node in zip((first, second), nodes, strict=True):
+            cpus = report.cpu_list(node.osd_cpus)
+            self.assertEqual([f'--cpuset-cpus={cpus}'], spec['extra_container_args'])
         self.assertEqual(
             {
-                'data_devices': {'paths': [f'/dev/nvme{at}n1' for at in range(4)]},
+                'data_devices': {'paths': ['/dev/nvme0n1', '/dev/nvme1n1']},
                 'osds_per_device': 1,
                 'crush_device_class': 'nvme',
             },

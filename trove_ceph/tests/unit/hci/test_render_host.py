@@ -45,6 +45,11 @@ class CephTestCase(base.BaseTestCase):
             self.assertEqual(str(profile.osd_memory_target_bytes), config[key])
         self.assertEqual('false', config['osd', 'osd_memory_target_autotune'])
 
+    def test_the_profile_of_mclock_has_its_queue(self):
+        config = self._config(deployment.make())
+        self.assertEqual('high_client_ops', config['osd', 'osd_mclock_profile'])
+        self.assertEqual('mclock_scheduler', config['osd', 'osd_op_queue'])
+
     def test_networks_are_those_of_the_file(self):
         config = self._config(deployment.make())
         self.assertEqual('192.0.2.0/24', config['global', 'public_network'])

@@ -12,6 +12,7 @@ from pathlib import Path
 from trove_ceph import exceptions
 from trove_ceph_bench import (
     arguments,
+    buffer_pool,
     check,
     compare,
     dataset,
@@ -112,6 +113,7 @@ def _check_variants(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[
 def _dry_run_text(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) -> str:
     """Return the runs of a plan and the estimated time."""
     rows: dict[str, list[str]] = {}
+    warnings: list[str] = []
     if isinstance(loaded, plan.OperationsPlan):
         for attempt in loaded.attempts(only):
             contenders = rows.setdefault(
@@ -131,11 +133,12 @@ def _dry_run_text(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[st
         seconds = count * loads.run_sec(loaded) + _fill_sec(loaded, only)
         unknown = '' if _is_fill_known(loaded) else ', plus the time to fill the tables'
         end = f'{count} runs, about {progress.duration_text(seconds)}{unknown}'
+        warnings = [f'warning: {each}' for each in buffer_pool.warnings(loaded, only)]
     lines = [f'{loaded.name}: {loaded.description}', '']
     for conditions, names in rows.items():
         unique = list(dict.fromkeys(names))
         lines.append(f'  {conditions}: {" ".join(unique)}, {len(names) // len(unique)} times')
-    return '\n'.join([*lines, '', end])
+    return '\n'.join([*lines, '', end, *warnings])
 
 
 def _is_fill_known(loaded: plan.LoadPlan) -> bool:

@@ -76,3 +76,8 @@ def for_name(
             f'dataset {name!r}: {source} gives less than one row in each of {tables} tables'
         )
     return model.Dataset(name, tables, rows)
+
+
+def stored_bytes(data: model.Dataset) -> int:
+    """Return the bytes of InnoDB pages of a fresh dataset."""
+    return data.total_rows * BYTES_PER_ROW

@@ -196,7 +196,7 @@ def run_sec(loads: plan.LoadPlan) -> float:
 
 def fill_sec(data: model.Dataset, instances: int) -> float:
     """Return the expected time to fill the tables in seconds."""
-    return data.total_rows * dataset.BYTES_PER_ROW * instances / FILL_BYTES_PER_SEC
+    return dataset.stored_bytes(data) * instances / FILL_BYTES_PER_SEC
 
 
 def _text(cell: plan.Cell) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trove_ceph_bench import result_groups
+from trove_ceph_bench import buffer_pool, model, result_groups
 
 #: Duration of a phase and number of repeats in the reference architectures.
 FULL_PHASE_SEC = 300
@@ -100,6 +100,11 @@ def _of_loads(
         [cell for cell in loads if _any(cell, lambda run: not run.get('warmup_sec'))],
     )
     yield from _warning(
+        'Data in memory: the data fit the buffer pool of a server, so reads did not reach the '
+        'storage, and figures of reads are those of the server.',
+        [cell for cell in loads if _is_in_memory(cell) and not _is_cached(cell)],
+    )
+    yield from _warning(
         'Client saturated: the load generator used nearly all CPU time available to it, so the '
         'server may be faster than shown.',
         [cell for cell in loads if _any(cell, lambda run: run.get('client_saturated') is True)],
@@ -164,6 +169,14 @@ def _notes(
             f'published load, and as much memory where the plan sets it; published absolute '
             f'figures are of the full size.',
         )
+    cached = [cell for cell in loads if _is_in_memory(cell) and _is_cached(cell)]
+    if cached:
+        yield Caveat(
+            'note',
+            'Cached data: the plan takes data that fit the buffer pool; the storage served commits '
+            'and flushed pages only.',
+            cached,
+        )
     noted = dict.fromkeys(text for cell in loads for text in _cluster_notes(cell))
     for text in noted:
         members = [cell for cell in loads if text in _cluster_notes(cell)]
@@ -180,11 +193,27 @@ def _notes(
 def _cluster_notes(cell: result_groups.Cell) -> list[str]:
     """Return the operator's notes on the clusters of a cell."""
     found: dict[str, None] = {}
+    for target in _targets(cell):
+        found |= dict.fromkeys((target.get('ceph') or {}).get('notes') or ())
+    return list(found)
+
+
+def _targets(cell: result_groups.Cell) -> Iterator[Mapping[str, Any]]:
+    """Yield what the servers of all runs of a cell disclosed."""
     for run in cell.runs.values():
         targets = run.disclosure.get('targets') or {'': run.disclosure.get('target') or {}}
-        for target in targets.values():
-            found |= dict.fromkeys((target.get('ceph') or {}).get('notes') or ())
-    return list(found)
+        yield from targets.values()
+
+
+def _is_in_memory(cell: result_groups.Cell) -> bool:
+    facts = cell.config['dataset']
+    data = model.Dataset(facts['name'], facts['tables'], facts['rows'])
+    pools = (buffer_pool.disclosed_bytes(each) for each in _targets(cell))
+    return any(buffer_pool.fits(data, each) for each in pools)
+
+
+def _is_cached(cell: result_groups.Cell) -> bool:
+    return cell.config['dataset']['name'] == 'cached'
 
 
 def _any(cell: result_groups.Cell, condition: Callable[[Mapping[str, Any]], bool]) -> bool:

@@ -198,7 +198,7 @@ def disclosure(variant):
     """Return a short disclosure of a target."""
     is_local = variant == 'local'
     variables = {
-        'innodb_buffer_pool_size': str((128 if variant == 'stock' else 256) * 2**20),
+        'innodb_buffer_pool_size': str((32 if variant == 'stock' else 64) * 2**20),
         'innodb_flush_log_at_trx_commit': '1',
         'innodb_flush_method': 'fsync' if variant == 'stock' else 'O_DIRECT',
         'sync_binlog': '1',

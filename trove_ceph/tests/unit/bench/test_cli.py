@@ -103,6 +103,14 @@ class DryRunTestCase(CommandTestCase):
             seconds = 16 * (4 + loads.RUN_OVERHEAD_SEC) + fill_sec
             self.assertIn(f'about {progress.duration_text(seconds)}\n', self.output.getvalue())
 
+    def test_data_that_fit_the_buffer_pool(self):
+        for size, is_warned in (('64MiB', True), ('8GiB', False)):
+            plan = self.write('plan.yaml', test_plan_file.PLAN.replace('cached, 1:4', size))
+            self.output = io.StringIO()
+            self.assertEqual(0, self.run_command('run', plan, '--dry-run'))
+            shown = 'warning: 64MiB: 63 MiB of data fit the buffer pool of ours, 128 MiB: its reads'
+            self.assertIs(is_warned, shown in self.output.getvalue())
+
     def test_invalid_scale(self):
         plan = self.write('plan.yaml', test_plan_file.PLAN)
         self.assertEqual(2, self.run_command('run', plan, '--dry-run', '--scale', '2'))

@@ -187,6 +187,14 @@ class NotesTest(base.BaseTestCase):
         self.assertIn('0.001 of the rows', text)
         self.assertFalse(any('Reduced' in each for each in self._notes(disclosure)))
 
+    def test_cached_data(self):
+        disclosure = sample.disclosure('ours')
+        found = self._notes(disclosure, name='cached', rows=25000)
+        self.assertTrue(any(text.startswith('Cached data') for text in found))
+        # Of a cached dataset that a server does not hold, nothing is said.
+        found = self._notes(disclosure, name='cached')
+        self.assertFalse(any(text.startswith('Cached data') for text in found))
+
     def test_notes_of_the_operator_on_the_cluster(self):
         one = sample.disclosure('ours')
         one['target']['ceph']['notes'] = ['each OSD of the class hdd is slow']
@@ -199,10 +207,13 @@ class NotesTest(base.BaseTestCase):
 
 
 class CaveatsTest(base.BaseTestCase):
-    def _caveats(self, *runs, roles=('baseline', 'subject', 'control'), repeats=2):
+    def _caveats(
+        self, *runs, roles=('baseline', 'subject', 'control'), repeats=2, disclosed=lambda _: {}
+    ):
         """Return the warnings of a store, with some runs of the first repeat changed.
 
         :param runs: (variant, changes of the configuration, changes of the run)
+        :param disclosed: returns the disclosure of a variant
         """
         path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
         store = results.Store(path).create('name: x\n')
@@ -216,7 +227,7 @@ class CaveatsTest(base.BaseTestCase):
                 for_config, for_run = changes.get(variant, ({}, {}))
                 if iteration == 0:
                     run |= for_run
-                store.write(iteration, config | for_config, {}, run)
+                store.write(iteration, config | for_config, disclosed(variant), run)
         found = model.build(store)['caveats']
         return {each['text']: each['where'] for each in found if each['level'] == 'warning'}
 
@@ -242,6 +253,22 @@ class CaveatsTest(base.BaseTestCase):
     def test_no_warm_up(self):
         found = self._caveats(('ours', {}, {'warmup_sec': 0}))
         self._assert_only(found, 'No warm-up', ['write · ours'])
+
+    def test_data_in_memory(self):
+        fitting = {'dataset': {'name': '1:4', 'tables': 4, 'rows': 50000}}
+        found = self._caveats(('ours', fitting, {}), disclosed=sample.disclosure)
+        (text,) = [each for each in found if each.startswith('Data in memory')]
+        self.assertEqual(1, len(found[text]))
+        self.assertIn('ours', found[text][0])
+
+    def test_data_in_the_memory_of_one_of_several_servers(self):
+        servers = {name: sample.disclosure(name)['target'] for name in ('stock', 'ours')}
+        several = {'targets': servers}
+        fitting = {'dataset': {'name': '1:4', 'tables': 4, 'rows': 50000}}
+        found = self._caveats(
+            ('ours', fitting, {}), disclosed=lambda name: several if name == 'ours' else {}
+        )
+        self.assertTrue(any(each.startswith('Data in memory') for each in found))
 
     def test_failed_statements_and_events(self):
         event = {'name': 'snapshot', 'at_sec': 1.0, 'ended_sec': 2.0, 'exit_code': 2}

@@ -124,7 +124,7 @@ class FailoverScenario(FailoverTestCase):
         self.survive(lambda: self._signal('STOP'), recover_during=lambda: self._signal('CONT'))
 
 
-class InterruptedFailoverScenario(FailoverTestCase):
+class RepeatedFailoverScenario(FailoverTestCase):
     """One failure after the other, and services that are killed during the failovers."""
 
     @classmethod
@@ -225,7 +225,7 @@ class TestFailover(FailoverScenario):
     """Failures of a server."""
 
 
-class TestInterruptedFailover(InterruptedFailoverScenario):
+class TestRepeatedFailover(RepeatedFailoverScenario):
     """Failures of a server, one after the other, and of services."""
 
 
@@ -238,5 +238,5 @@ class TestFrozenHost(FrozenHostScenario):
 
 
 def load_tests(loader, tests, pattern):
-    suites = (TestFailover, TestInterruptedFailover, TestKilledHost, TestFrozenHost)
+    suites = (TestFailover, TestRepeatedFailover, TestKilledHost, TestFrozenHost)
     return unittest.TestSuite(base.on_volume_types(loader, None, suite) for suite in suites)

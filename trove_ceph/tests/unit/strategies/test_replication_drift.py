@@ -30,9 +30,7 @@ from trove_ceph.tests.unit.strategies.replication_watch_world import (
 
 NOW = datetime.datetime(2026, 1, 10)
 HOUR = datetime.timedelta(hours=1)
-LIMITS = drift.Limits(
-    True, every_hours=24, max_own_percent=50, max_lag_sec=600, most_clone_depth=3
-)
+LIMITS = drift.Limits(True, every_hours=24, max_own_percent=50, max_lag_sec=600, most_clone_depth=3)
 NO_LIMITS = drift.Limits(False, 0, 0, 0, 0)
 USAGE = VolumeUsage(10 * units.Gi, 1, units.Gi)
 ERRANT = f'{OTHER_SERVER}:1-2'

@@ -122,7 +122,7 @@ class DiscoveryTest(base.BaseTestCase):
 
     def test_failover_scenarios_have_databases_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_failover')
-        kinds = ('Failover', 'InterruptedFailover', 'KilledHost', 'FrozenHost')
+        kinds = ('Failover', 'RepeatedFailover', 'KilledHost', 'FrozenHost')
         self.assertEqual({f'Test{kind}_nvme' for kind in kinds}, set(found))
 
     def test_failover_scenarios_are_skipped_where_nothing_can_fail(self):

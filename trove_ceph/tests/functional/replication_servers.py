@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two real servers on this host, of which one is a clone of the other that runs."""
+"""Real servers on this host, of which some are clones of another one that runs."""
 
 import os
 import signal
@@ -7,17 +7,19 @@ import socket
 import subprocess
 import threading
 
+import fixtures
 import pymysql
 
 from trove_ceph import waiting
 from trove_ceph.guestagent import (
     persisted_options,
     read_only,
+    replication,
     replication_status,
     restored_server,
     server_config,
 )
-from trove_ceph.tests.functional import mysqld
+from trove_ceph.tests.functional import base, mysqld
 
 #: On a busy machine.
 TIMEOUT_SEC = 120
@@ -120,6 +122,55 @@ class App:
                 return status
             if not deadline.pause(_POLL_SEC):
                 raise AssertionError(f'{expected} not within {TIMEOUT_SEC} s: {status}')
+
+
+class ReplicationTestCase(base.FunctionalTestCase):
+    """Base class of tests with the guest's strategy for replicas.
+
+    :ivar source: a server that runs
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.replication.CloneReplication.get_master_ref',
+                lambda _self, app, _info: {'host': '127.0.0.1', 'port': app.get_port()},
+            )
+        )
+        self.strategy = replication.CloneReplication()
+        self.source = self.make_app('s', 1)
+        self.source.server.ensure_initialised()
+        self.source.start()
+
+    def make_app(self, name, server_id):
+        """Return an application whose server is not started yet."""
+        volume = self.directory / f'{name}v'
+        volume.mkdir()
+        server = mysqld.durable_server(volume, self.directory / name, server_id)
+        server.options['performance_schema'] = 'ON'
+        self.addCleanup(server.stop)
+        return App(server)
+
+    def clone_to(self, replica, replica_id):
+        """Start a replica on a clone of the running source, and have it follow."""
+        copy_running(self.source.server, replica.server.volume)
+        start_clone(replica)
+        context = self.strategy.get_replica_context(self.source, None, replica_id)
+        self.strategy.connect_to_master(replica, context)
+
+    def catch_up(self, source, replica):
+        """Wait until a replica has executed what its source has."""
+        executed = source.status()['gtid_executed']
+        while not self.strategy.wait_for_gtid(replica, executed, 30):
+            self.assertTrue(replica.status()['sql_state'] == 'ON', replica.status())
+
+    def assert_same_transactions(self, source, replica):
+        """Assert that neither server has a transaction that the other lacks."""
+        self.catch_up(source, replica)
+        one, other = source.status()['gtid_executed'], replica.status()['gtid_executed']
+        subtracted = 'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)'
+        self.assertEqual((('', ''),), source.query(subtracted, one, other, other, one))
 
 
 def copy_running(source, volume):

@@ -4,12 +4,11 @@
 import contextlib
 from concurrent import futures
 
-import fixtures
 import pymysql
 
 from trove_ceph import exceptions, waiting
-from trove_ceph.guestagent import persisted_options, read_only, replication, semi_sync
-from trove_ceph.tests.functional import base, mysqld, replication_servers
+from trove_ceph.guestagent import persisted_options, read_only, semi_sync
+from trove_ceph.tests.functional import replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
 SOURCE_ID = 'fedcba98-7654-3210-fedc-ba9876543210'
@@ -29,40 +28,18 @@ INSERT INTO shop.orders (note) VALUES ('first')
 """.strip()
 
 
-class ReplicationTest(base.FunctionalTestCase):
+class ReplicationTest(replication_servers.ReplicationTestCase):
     def setUp(self):
         super().setUp()
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                'trove_ceph.guestagent.replication.CloneReplication.get_master_ref',
-                lambda _self, app, _info: {'host': '127.0.0.1', 'port': app.get_port()},
-            )
-        )
-        self.strategy = replication.CloneReplication()
-        self.source = self._app('s', 1)
-        self.source.server.ensure_initialised()
-        self.source.start()
         for statement in FILL.splitlines():
             self.source.query(statement)
-        self.replica = self._app('r', 2)
-
-    def _app(self, name, server_id):
-        volume = self.directory / f'{name}v'
-        volume.mkdir()
-        server = mysqld.durable_server(volume, self.directory / name, server_id)
-        server.options['performance_schema'] = 'ON'
-        self.addCleanup(server.stop)
-        return replication_servers.App(server)
+        self.replica = self.make_app('r', 2)
 
     def _context(self, source, replica_id=REPLICA_ID):
         return self.strategy.get_replica_context(source, None, replica_id)
 
     def _clone(self):
-        """Start the replica on a clone of the running source, and have it follow."""
-        volume = self.replica.server.volume
-        replication_servers.copy_running(self.source.server, volume)
-        replication_servers.start_clone(self.replica)
-        self.strategy.connect_to_master(self.replica, self._context(self.source))
+        self.clone_to(self.replica, REPLICA_ID)
 
     def _attach(self, replica, source, replica_id):
         self.strategy.enable_as_slave(replica, self._context(source, replica_id), '')
@@ -74,19 +51,11 @@ class ReplicationTest(base.FunctionalTestCase):
             yield
             writer.wait_for_rows(20)
 
-    def _catch_up(self, source, replica):
-        executed = source.status()['gtid_executed']
-        while not self.strategy.wait_for_gtid(replica, executed, 30):
-            self.assertTrue(replica.status()['sql_state'] == 'ON', replica.status())
-
     def _check_equal(self, source, replica):
         """Check that neither server has a transaction or a row that the other lacks."""
         # The events of the source write all the time.
         read_only.refuse_writes(source)
-        self._catch_up(source, replica)
-        one, other = source.status()['gtid_executed'], replica.status()['gtid_executed']
-        subtracted = 'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)'
-        self.assertEqual((('', ''),), source.query(subtracted, one, other, other, one))
+        self.assert_same_transactions(source, replica)
         for table in ('shop.orders', 'shop.events'):
             checksum = f'CHECKSUM TABLE {table}'
             self.assertEqual(source.query(checksum), replica.query(checksum))
@@ -147,7 +116,7 @@ class ReplicationTest(base.FunctionalTestCase):
     def _promote(self, source, candidate, old_source_id):
         self.strategy.make_read_only(source, True)
         self._refused(source, 'CREATE DATABASE errant')
-        self._catch_up(source, candidate)
+        self.catch_up(source, candidate)
         self.assertRaises(
             exceptions.UnsafeSettingsError, self.strategy.enable_as_master, candidate, ''
         )
@@ -170,7 +139,7 @@ class ReplicationTest(base.FunctionalTestCase):
 
     def test_broken_replication_is_reported(self):
         self._clone()
-        self._catch_up(self.source, self.replica)
+        self.catch_up(self.source, self.replica)
         self.replica.query('SET GLOBAL read_only = OFF')
         with self.replica.open_connection(60) as connection, connection.cursor() as cursor:
             cursor.execute('SET SESSION sql_log_bin = 0')
@@ -185,7 +154,7 @@ class ReplicationTest(base.FunctionalTestCase):
 
     def test_purged_binary_logs_are_reported(self):
         self._clone()
-        self._catch_up(self.source, self.replica)
+        self.catch_up(self.source, self.replica)
         self.strategy.stop_receiving(self.replica)
         self.source.query("INSERT INTO shop.orders (note) VALUES ('purged')")
         self.source.query('FLUSH BINARY LOGS')
@@ -289,7 +258,7 @@ class ReplicationTest(base.FunctionalTestCase):
         self._wait_for_acknowledgement()
         self._insert('received again')
         self.assertEqual((acknowledged + 1, unacknowledged + 1), self._commits())
-        self._catch_up(self.source, self.replica)
+        self.catch_up(self.source, self.replica)
 
     def test_lock_of_a_tenant_bounds_the_wait(self):
         with self.source.open_connection(60) as connection, connection.cursor() as cursor:

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source is ejected: one of two real servers that follow it becomes the source of the other.
+
+Ceph, Cinder, Nova and Trove are in memory. The taskmanager's client validates what the agents of
+the real servers answer.
+"""
+
+import types
+
+import pymysql
+
+from trove_ceph import exceptions, steps
+from trove_ceph.guestagent import replication_user
+from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.strategies.replication import ejection, source_dependencies
+from trove_ceph.tests.functional import replication_servers
+from trove_ceph.tests.unit.strategies import source_world
+from trove_ceph.trove_adapter import replication_agents
+
+SOURCE = source_world.SOURCE
+# In this order, so that the name does not lead to the right choice.
+BEHIND, AHEAD = '01234567-89ab-cdef-0123-456789abcdef', 'fedcba98-7654-3210-fedc-ba9876543210'
+LOST = 3
+FILL = """
+CREATE DATABASE shop
+CREATE TABLE shop.orders (number INT PRIMARY KEY AUTO_INCREMENT, note TEXT)
+SET PERSIST max_connections = 77
+""".strip()
+
+
+class Guest:
+    """The guest agent of a server, with the calls of the taskmanager's client."""
+
+    def __init__(self, app, strategy):
+        self._verbs = {
+            'get_replication_status': app.status,
+            'get_replica_context': lambda replica_id: strategy.get_replica_context(
+                app, None, replica_id
+            ),
+            'drop_replication_users': lambda kept: strategy.drop_users(app, list(kept)),
+            'make_read_only': lambda read_only: strategy.make_read_only(app, read_only),
+            'wait_for_gtid': lambda gtids, wait_sec: strategy.wait_for_gtid(app, gtids, wait_sec),
+            'stop_receiving': lambda: strategy.stop_receiving(app),
+            'attach_replica': lambda context: strategy.enable_as_slave(app, context, ''),
+            'detach_replica': lambda for_failover: strategy.detach_slave(app, for_failover),
+            'enable_as_master': lambda: strategy.enable_as_master(app, ''),
+        }
+
+    def __getattr__(self, verb):
+        def call(*arguments, **named):
+            try:
+                return self._verbs[verb](*arguments, **named)
+            except (pymysql.MySQLError, exceptions.TroveCephError) as error:
+                raise exceptions.GuestUnavailableError(f'{verb}: {error}') from error
+
+        return call
+
+
+class Volumes(source_world.Volumes):
+    """The data volumes; no replica may accept writes before that of the source is cut off."""
+
+    def __init__(self, world, replicas):
+        super().__init__(world)
+        self._replicas = replicas
+
+    def fence(self, volume_id):
+        for replica in self._replicas:
+            if not replica.status()['is_read_only']:
+                raise AssertionError(f'a replica accepts writes beside {volume_id}')
+        super().fence(volume_id)
+
+
+class EjectionTest(replication_servers.ReplicationTestCase):
+    def setUp(self):
+        super().setUp()
+        for statement in FILL.splitlines():
+            self.source.query(statement)
+        self.apps = {SOURCE: self.source}
+        for server_id, name in enumerate((BEHIND, AHEAD), 2):
+            self.apps[name] = self.make_app(f'r{server_id}', server_id)
+            self.clone_to(self.apps[name], name)
+        self.behind, self.ahead = self.apps[BEHIND], self.apps[AHEAD]
+        self.world = source_world.World((BEHIND, AHEAD))
+        self.world.request('EJECTING')
+
+    def write(self, app, note, count=1):
+        for _ in range(count):
+            app.query('INSERT INTO shop.orders (note) VALUES (%s)', note)
+
+    def notes(self, app):
+        return [note for (note,) in app.query('SELECT note FROM shop.orders ORDER BY number')]
+
+    def eject(self):
+        world, noted, powered_off = self.world, [], []
+        guests = {name: Guest(app, self.strategy) for name, app in self.apps.items()}
+        rows = source_world.Rows(world)
+        deps = source_dependencies.SourceDependencies(
+            rows=rows,
+            agents=replication_agents.ReplicationAgents(guests.__getitem__, None),
+            replicas=source_world.Replicas(world),
+            volumes=Volumes(world, (self.behind, self.ahead)),
+            choices=types.SimpleNamespace(
+                find=lambda _ids: set(), note=noted.append, forget=noted.remove
+            ),
+            find_task=lambda _id: None,
+            is_blocked=lambda _id: False,
+            stop_server=powered_off.append,
+            is_server_off=powered_off.__contains__,
+            find_ram_mib=lambda _id: 1024,
+        )
+        one = ejection.Ejection(deps, rows.find(SOURCE), rows.list_replicas(SOURCE))
+        steps.run(str(one), one.steps())
+        self.assertTrue(world.servers[SOURCE].is_fenced)
+        self.assertEqual(([f'vm-{SOURCE}'], []), (powered_off, noted))
+
+    def check_source(self, name, follower):
+        """Check that a server is the source of the other, in Trove and in MySQL."""
+        self.assertEqual({SOURCE: None, name: None, follower: name}, self.world.sources)
+        new, other = self.apps[name], self.apps[follower]
+        status = new.status()
+        self.assertFalse(status['is_replica'] or status['is_read_only'])
+        followed = other.wait_for_status(io_state='ON', sql_state='ON')
+        self.assertEqual(status['server_uuid'], followed['source_uuid'])
+        self.assertTrue(followed['is_read_only'])
+        self.write(new, 'after the ejection')
+        self.assert_same_transactions(new, other)
+        self.assertEqual(self.notes(new), self.notes(other))
+        users = new.query("SELECT User FROM mysql.user WHERE User LIKE 'slave%'")
+        self.assertEqual(((replication_user.name_of(follower),),), users)
+
+    def test_a_dead_source_of_replicas_of_which_one_has_more(self):
+        """Nothing is lost that one of them has, and it is told what none of them has."""
+        self.write(self.source, 'of both')
+        self.catch_up(self.source, self.behind)
+        self.strategy.stop_receiving(self.behind)
+        self.write(self.source, 'of one', 2)
+        self.catch_up(self.source, self.ahead)
+        self.strategy.stop_receiving(self.ahead)
+        received = GtidSet.parse(self.ahead.status()['gtid_executed'])
+        self.write(self.source, 'of none', LOST)
+        # What the watch has seen last.
+        self.world.last_known = GtidSet.parse(self.source.status()['gtid_executed'])
+        self.source.server.kill()
+
+        self.eject()
+
+        self.check_source(AHEAD, BEHIND)
+        expected = ['of both', 'of one', 'of one', 'after the ejection']
+        self.assertEqual(expected, self.notes(self.behind))
+        missing = self.world.last_known - received
+        self.assertEqual(LOST, missing.count)
+        for name in (SOURCE, AHEAD):
+            fault = self.world.faults[name][-1]
+            self.assertIn(f'At least {LOST} transactions are missing: {missing}', fault)
+
+    def test_a_source_that_lives_ends_its_work(self):
+        """No commit is lost that a client knows of."""
+        with replication_servers.Writer(self.source) as writer:
+            writer.wait_for_rows(20)
+            self.eject()
+        (name,) = [one for one in (BEHIND, AHEAD) if self.world.sources[one] is None]
+        (follower,) = {BEHIND, AHEAD} - {name}
+        committed = self.notes(self.source)
+        self.assertGreaterEqual(len(committed), 20)
+        self.assertEqual(committed, self.notes(self.apps[name]))
+        self.check_source(name, follower)
+        self.assertIn('No transaction is known to be missing', self.world.faults[name][-1])

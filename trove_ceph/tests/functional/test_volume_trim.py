@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first copy of a backup moves the used space of a real MySQL, not all that it ever wrote.
+"""The guest agent's trimmer discards deleted data of XFS on an image of a real Ceph.
 
-MySQL runs on XFS on an image of a real Ceph and commits all the time, while the guest agent's
-trimmer discards deleted data.
+The first copy of a backup then moves the used space of a MySQL that commits all the time, not all
+that it ever wrote. A replica that was flattened returns its space.
 """
 
+import contextlib
+import itertools
 import threading
 import time
+from pathlib import Path
 
 from oslo_utils import units
 from testtools.content import json_content
@@ -24,6 +27,12 @@ DROPPED_MIB = 160
 #: exclude the log of XFS; mkfs fills the log with zeros, which are not moved.
 MOST_RATIO = 1.2
 WRITES_TIMEOUT_SEC = 120
+#: Of the image of a replica; XFS needs 300.
+REPLICA_MIB = 512
+KEPT_MIB = 16
+#: The part of a deleted file whose space returns at least; objects that it shares with other data
+#: stay.
+LEAST_RETURNED = 0.75
 
 
 class Committer(threading.Thread):
@@ -137,3 +146,66 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         return copying.copy(
             self.storage, snapshot, self.storage, vault, options=image_types.ImageOptions()
         )
+
+
+class FlattenedReplicaTest(contract.StorageContract, storage.CephStorageTestCase):
+    """A replica is promoted: its volume is flattened while it serves, and trimmed from then on."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.make('source', REPLICA_MIB)
+        self.replica = self.ref('replica', self.second_pool)
+        self.host = filesystem.HostStorage()
+        self.numbers = itertools.count()
+        self.kept = self.data(KEPT_MIB * units.Mi)
+        with self._mounted(self.source, make=True) as volume:
+            Path(volume.mount_point, 'kept').write_bytes(self.kept)
+            Path(volume.mount_point, 'dropped').write_bytes(self.data(DROPPED_MIB * units.Mi))
+        snapshot = self.source.snapshot('replica')
+        self.storage.create_snapshot(snapshot)
+        self.storage.clone(snapshot, self.replica, image_types.ImageOptions())
+        self.storage.remove_snapshot(snapshot)
+
+    @contextlib.contextmanager
+    def _mounted(self, image, make=False):
+        """Yield the data volume on an image; all of it is on the image afterwards."""
+        directory = self.directory / f'{next(self.numbers)}'
+        with (
+            rbd_device.RbdDevice(
+                *(self.cluster.conf, 'admin', image.pool, image.name, directory / 'export')
+            ) as disk,
+            rbd_device.Filesystem(disk.device, directory / 'volume', make) as mounted,
+        ):
+            yield data_volume.DataVolume(disk.device, str(mounted.path), self.host)
+
+    def _check_kept(self, volume):
+        # Not by assertEqual, which would print both.
+        is_same = Path(volume.mount_point, 'kept').read_bytes() == self.kept
+        self.assertTrue(is_same, f'{volume.mount_point} has other data')
+
+    def test_releases_its_parent_and_returns_its_space(self):
+        # Ceph keeps the removed snapshot for the clone.
+        self.assertEqual(
+            [True], [one.removed for one in self.storage.describe(self.source).snapshots]
+        )
+        with self._mounted(self.replica) as volume:
+            self.storage.flatten(self.replica)
+            self._check_kept(volume)
+        facts = self.storage.describe(self.replica)
+        self.assertIsNone(facts.parent)
+        self.assertGreaterEqual(facts.used_bytes, (KEPT_MIB + DROPPED_MIB) * units.Mi)
+        self.assertEqual([], [*self.storage.describe(self.source).snapshots])
+        self.storage.remove(self.source)
+
+        with self._mounted(self.replica) as volume:
+            Path(volume.mount_point, 'dropped').unlink()
+            # XFS frees the blocks of deleted files in the background.
+            self.host._run('sync', '--file-system', volume.mount_point)
+            volume_trim.VolumeTrimmer(lambda: volume, 3600).trim()
+            self._check_kept(volume)
+
+        returned = facts.used_bytes - self.storage.describe(self.replica).used_bytes
+        self.assertGreaterEqual(returned, LEAST_RETURNED * DROPPED_MIB * units.Mi)
+        with self._mounted(self.replica) as volume:
+            self._check_kept(volume)
+            self.assertEqual(['kept'], [one.name for one in Path(volume.mount_point).iterdir()])

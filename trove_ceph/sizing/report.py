@@ -184,7 +184,8 @@ def _costs(report: Report) -> str:
         share = '-' if one.own_share is None else f'{one.own_share:.0%} of it'
         table.add_row(
             [
-                one.price.name,
+                # Two lines, so that the table of the shipped prices fits the width.
+                f'{one.price.provider} {one.price.product}\n{one.price.region}, {one.price.date}',
                 f'{one.per_gb:.3f}',
                 '-' if one.per_iops is None else f'{one.per_iops:.4f}',
                 f'{one.price.currency} {one.per_month:,.0f}',

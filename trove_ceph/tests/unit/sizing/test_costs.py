@@ -41,8 +41,21 @@ class TableTest(base.BaseTestCase):
         provisioned, general = prices['EBS io2'], prices['EBS gp3']
         self.assertEqual((0.125, 0.065), (provisioned.per_gb_month, provisioned.per_iops_month))
         self.assertEqual((0.08, 3000), (general.per_gb_month, general.included_iops))
-        for price in prices.values():
-            self.assertIn('https://', price.source)
+        for product, expected in (
+            ('Hyperdisk Balanced', (0.08, 0.005, 3000)),
+            ('Premium SSD v2', (0.081, 0.0052, 3000)),
+        ):
+            price = prices[product]
+            self.assertEqual(
+                expected, (price.per_gb_month, price.per_iops_month, price.included_iops)
+            )
+
+    def test_shipped_prices_are_of_several_clouds_and_have_sources(self):
+        prices = costs.load(None)
+        self.assertEqual({'AWS', 'Google', 'Azure'}, {price.provider for price in prices})
+        self.assertEqual(len(prices), len({price.name for price in prices}))
+        for price in prices:
+            self.assertRegex(price.source, r'^https://\S+\.\S+')
 
     def test_a_half_filled_price_is_refused(self):
         for key in PRICE:

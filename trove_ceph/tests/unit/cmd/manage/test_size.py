@@ -61,7 +61,8 @@ class OutputTest(SizeTestCase):
         )
         self.assertEqual([], found['problems'])
         self.assertEqual(
-            ['AWS', 'AWS'], [one['cloud']['provider'] for one in found['costs']['clouds']]
+            ['AWS', 'AWS', 'Google', 'Azure'],
+            [one['cloud']['provider'] for one in found['costs']['clouds']],
         )
         self.assertEqual((None, None), (found['failure'], found['crush']))
         self.assertEqual(found, yaml.safe_load(self.of_file('-f', 'yaml').out))

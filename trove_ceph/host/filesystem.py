@@ -111,8 +111,14 @@ class HostStorage:
         """
         return self._run('od', '-An', '-tu1', '-j126', '-N1', device).strip() == '1'
 
-    def make_xfs(self, device: str, label: str, timeout_sec: int) -> None:
-        """Format ``device``; the caller has verified that it is blank."""
+    def make_xfs(
+        self, device: str, label: str, timeout_sec: int, prototype: str | None = None
+    ) -> None:
+        """Format ``device``; the caller has verified that it is blank.
+
+        :param prototype: path of a file with the content of the file system
+            (:mod:`.xfs_prototype`); None: it is empty
+        """
         self._run(
             'mkfs.xfs',
             # The device was proved blank; -f is for the remains of an interrupted format.
@@ -137,6 +143,7 @@ class HostStorage:
             # border in at most one of 256 cases, and 4 MiB alignment would waste small volumes.
             '-d',
             'noalign',
+            *(('-p', prototype) if prototype else ()),
             device,
             timeout=timeout_sec,
         )

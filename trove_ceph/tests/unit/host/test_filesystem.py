@@ -140,6 +140,11 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertIn('-K', command)
         self.assertEqual(300, self.execute.options[-1]['timeout'])
 
+    def test_xfs_is_filled_from_a_prototype(self):
+        self.storage().make_xfs('/dev/vdb', 'trove-data', 300, '/tmp/prototype')
+
+        self.assertEqual(('-p', '/tmp/prototype', '/dev/vdb'), self.execute.commands[-1][-3:])
+
     def test_xfs_has_no_features_that_older_kernels_lack(self):
         for version, expected in (
             ('6.1.0', ['nrext64=0']),

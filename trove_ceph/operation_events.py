@@ -43,6 +43,7 @@ class Operation(enum.StrEnum):
     STORAGE_FENCE = 'storage.fence'
     STORAGE_FLATTEN = 'storage.flatten'
     STORAGE_INSPECT = 'storage.inspect'
+    STORAGE_GOLDEN = 'storage.golden'
     STORAGE_PURGE = 'storage.purge'
     STORAGE_CLONE = 'storage.clone'
 

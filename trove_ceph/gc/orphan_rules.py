@@ -17,7 +17,7 @@ from trove_ceph.db import backup_record
 from trove_ceph.gc import inventory
 from trove_ceph.gc.orphan import Kind, Orphan, PlacedSnapshot
 from trove_ceph.gc.references import References
-from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage import golden, image_types, names, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.guests.dependencies import GuestResource
 from trove_ceph.strategies.restore import cloned_volume
@@ -105,6 +105,8 @@ class OrphanRules:
             reason = (
                 None if self._references.has_copies(facts.image) else 'no backup has a copy in it'
             )
+        elif golden.is_golden(facts.image):
+            reason = _unfinished_build(facts)
         else:
             reason = self._reason(name)
         if reason is None:
@@ -112,7 +114,7 @@ class OrphanRules:
         others = [
             one.name
             for one in facts.snapshots
-            if not one.removed and not names.parse(one.name) and not _is_copy(facts, one)
+            if not one.removed and not names.parse(one.name) and not _is_own(facts, one)
         ]
         obstacles = {
             'it has clones:': facts.children,
@@ -120,7 +122,7 @@ class OrphanRules:
             'it has snapshots that are not ours:': others,
         }
         return self._orphan(
-            Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, name.id
+            Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, _owner_of(name)
         )
 
     def _snapshot(self, placed: PlacedSnapshot) -> Orphan | None:
@@ -179,7 +181,7 @@ class OrphanRules:
             trashed.trashed_at,
             'no record or job will purge it',
             {'it has clones:': trashed.children},
-            name.id,
+            _owner_of(name),
         )
 
     # In Cinder.
@@ -337,6 +339,23 @@ class OrphanRules:
         is_known = owner_id is None or self._references.is_known(owner_id)
         unknown_id = None if is_known else owner_id
         return Orphan(kind, target, str(name), since, reason, tuple(texts), unknown_id)
+
+
+def _owner_of(name: names.Name) -> str | None:
+    """Return the id of the instance or backup that owns an image; None: operators own it."""
+    return None if name.kind == golden.KIND else name.id
+
+
+def _unfinished_build(facts: image_types.ImageFacts) -> str | None:
+    """Return why a golden volume is an orphan, which no job builds; None: it was completed."""
+    if golden.state_of(facts) in (golden.State.BUILDING, golden.State.BUILT):
+        return 'its build was interrupted'
+    return None
+
+
+def _is_own(image: image_types.ImageFacts, snapshot: image_types.SnapshotFacts) -> bool:
+    """Return whether a snapshot without a name of ours belongs to its image nevertheless."""
+    return _is_copy(image, snapshot) or golden.is_golden(image.image)
 
 
 def _is_copy(image: image_types.ImageFacts, snapshot: image_types.SnapshotFacts) -> bool:

@@ -139,3 +139,5 @@ def _locations(task: tasks.Task) -> Iterator[Location]:
             yield snapshot.of.snapshot(since)
         case tasks.InspectTask():
             yield task.clone
+        case tasks.GoldenTask():
+            yield task.inspection.clone

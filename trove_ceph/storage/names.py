@@ -14,8 +14,9 @@ import uuid
 #: Purposes of a snapshot; the id is that of the operation.
 SNAPSHOT_KINDS = frozenset({'backup', 'replica', 'rewind', 'move', 'check'})
 #: Purposes of an image. A vault image holds all copies of one instance and has its id, or that of
-#: the backup if a copy cannot be an increment of any of those.
-IMAGE_KINDS = frozenset({'vault', 'restore', 'replica', 'check', 'former'})
+#: the backup if a copy cannot be an increment of any of those. The id of a golden volume says what
+#: is in it.
+IMAGE_KINDS = frozenset({'vault', 'restore', 'replica', 'check', 'former', 'golden'})
 
 _PREFIX = 'trove_ceph'
 _PATTERN = re.compile(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from trove_ceph import exceptions
 from trove_ceph.operation_events import Operation
-from trove_ceph.storage import image_types, lock_store, names
+from trove_ceph.storage import golden, image_types, lock_store, names
 
 MAX_FENCE_SEC = 600
 _OPERATION_ID = re.compile(r'[A-Za-z0-9][A-Za-z0-9._:-]{0,127}')
@@ -208,6 +208,56 @@ class InspectTask(Task):
 
     def __str__(self) -> str:
         return f'inspect {self.snapshot}'
+
+
+@dataclasses.dataclass(frozen=True)
+class GoldenTask(Task):
+    """Build a golden volume: initialise and inspect it; do nothing if it is ready.
+
+    :param image: its name must be that of the golden volume in its pool
+    :param version: of MySQL, with three numbers
+    """
+
+    operation: ClassVar[Operation] = Operation.STORAGE_GOLDEN
+
+    image: image_types.ImageRef
+    version: str
+    size_gib: int
+
+    def __post_init__(self) -> None:
+        if self.image != self.volume.image:
+            raise ValueError(
+                f'{self.image}: must be {self.volume.image} for MySQL {self.version} and '
+                f'{self.size_gib} GiB'
+            )
+
+    @classmethod
+    def of(cls, volume: golden.GoldenVolume) -> 'GoldenTask':
+        """Return the task that builds a golden volume."""
+        return cls(volume.image, volume.version, volume.size_gib)
+
+    @property
+    def volume(self) -> golden.GoldenVolume:
+        return golden.GoldenVolume(self.image.pool, self.version, self.size_gib)
+
+    @property
+    def inspection(self) -> InspectTask:
+        """The inspection of what was built: it must have no transaction, and no damaged table."""
+        return InspectTask(
+            self.volume.snapshot(golden.State.BUILT),
+            self.volume.id,
+            self.version,
+            expected_gtid='',
+            exact=True,
+            deep=True,
+        )
+
+    @property
+    def locks(self) -> tuple[lock_store.Lock, ...]:
+        return image_lock(self.image), image_lock(self.inspection.clone)
+
+    def __str__(self) -> str:
+        return f'build the {self.volume}'
 
 
 @dataclasses.dataclass(frozen=True)

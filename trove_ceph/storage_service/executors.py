@@ -11,6 +11,7 @@ from typing import Any
 from oslo_utils import units
 
 from trove_ceph import exceptions
+from trove_ceph.golden import build
 from trove_ceph.storage import backend, copying, fencing, tasks, throttle, verify
 from trove_ceph.storage_service import pools
 from trove_ceph.verification import inspection
@@ -33,6 +34,7 @@ class ExecutorDependencies:
     """The clients and settings that tasks need.
 
     :param inspector: None if this copy of the service runs no inspections
+    :param builder: of golden volumes; None as for the inspector
     :param name: of this copy of the service
     """
 
@@ -41,6 +43,7 @@ class ExecutorDependencies:
     limits: Limits
     inspector: inspection.Inspector | None = None
     name: str | None = None
+    builder: build.Builder | None = None
 
 
 class Progress:
@@ -147,6 +150,20 @@ def perform(
                 lambda phase, done, total: note(phase, done, total, done),
             )
             return dataclasses.replace(found, inspected_by=deps.name)
+        case tasks.GoldenTask(image):
+            if deps.builder is None:
+                raise exceptions.NotInspectableError(
+                    f'{work}: this copy of the service has no MySQL; set [trove_ceph_verification] '
+                    'mysqld_roots'
+                )
+            deps.builder.build(
+                work,
+                deps.own_pools.options_for(image, None),
+                cancel,
+                is_allowed,
+                lambda phase, done, total: note(phase, done, total, done),
+            )
+            return None
         case tasks.FenceTask(image, timeout_sec, only):
             progress.note('fencing', 0, 0, 0)
             return fencing.fence(storage, image, timeout_sec, only)

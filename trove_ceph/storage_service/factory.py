@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from trove_ceph.golden import build
 from trove_ceph.storage.ceph import backend, connection, keyring, lock_store
 from trove_ceph.storage_service import server
 from trove_ceph.verification import inspection, isolation, report
@@ -18,6 +19,7 @@ def make(
     :param verification: the options of inspections
     :raises InvalidTiersError: the tiers file is invalid, or gives the user no pools
     """
+    inspector = _inspector(options, verification)
     lock_timeout_sec = server.lock_store_timeout_sec(options.lock_duration_sec)
     return server.Service(
         storage(options),
@@ -25,7 +27,8 @@ def make(
         server.find_pools(options),
         options,
         name,
-        _inspector(options, verification),
+        inspector,
+        _builder(options, verification, inspector) if inspector else None,
     )
 
 
@@ -45,6 +48,15 @@ def _inspector(
         isolation.Sandboxes(options.ceph_conf, options.ceph_user, settings, keyring.find_key),
         settings,
     )
+
+
+def _builder(
+    options: cfg.ConfigOpts.GroupAttr,
+    verification: cfg.ConfigOpts.GroupAttr,
+    inspector: inspection.Inspector,
+) -> build.Builder:
+    settings = report.settings_of(verification)
+    return build.Builder(storage(options), inspector, lambda: build.HostContent(settings))
 
 
 def _connection(options: cfg.ConfigOpts.GroupAttr, timeout_sec: int) -> connection.Connection:

@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, fencing, image_types, lock_store, names, tasks
+from trove_ceph.storage import backend, fencing, golden, image_types, lock_store, names, tasks
 from trove_ceph.storage_service import pools
 
 _ID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
@@ -147,6 +147,8 @@ def _clone(_evidence: Evidence, arguments: Mapping[str, Any]) -> None:
     _require_managed(image)
     if _kind(image) == _VAULT:
         raise _refusal(image, 'only a copy may create the image of a vault')
+    if golden.is_golden(image):
+        raise _refusal(image, 'only a build may create a golden volume')
 
 
 def _set_qos(_evidence: Evidence, arguments: Mapping[str, Any]) -> None:
@@ -218,6 +220,11 @@ def _inspect(_evidence: Evidence, _operation_id: str, work: tasks.InspectTask) -
     _require_source(work.snapshot)
 
 
+def _build(_evidence: Evidence, _operation_id: str, work: tasks.GoldenTask) -> None:
+    # The task itself requires the name of a golden volume.
+    _require_managed(work.image)
+
+
 def _purge(evidence: Evidence, _operation_id: str, work: tasks.PurgeTask) -> None:
     trashed = evidence.find_trashed(work.pool, work.image_id)
     # Repeating the request after it was done returns its result.
@@ -231,6 +238,7 @@ CHECKS_BY_TASK: Mapping[type[tasks.Task], Callable[[Evidence, str, Any], None]] 
     tasks.CopyTask: _copy,
     tasks.VerifyTask: _verify,
     tasks.InspectTask: _inspect,
+    tasks.GoldenTask: _build,
     tasks.FenceTask: _fence,
     tasks.PurgeTask: _purge,
 }

@@ -43,6 +43,7 @@ _TASKS = {
     'work.copy': tasks.CopyTask,
     'work.verify': tasks.VerifyTask,
     'work.inspect': tasks.InspectTask,
+    'work.golden': tasks.GoldenTask,
     'work.fence': tasks.FenceTask,
     'work.purge': tasks.PurgeTask,
 }

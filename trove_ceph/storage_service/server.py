@@ -15,6 +15,7 @@ from oslo_log import log as logging
 from oslo_utils import units
 
 from trove_ceph import exceptions, message_auth
+from trove_ceph.golden import build
 from trove_ceph.storage import backend, lock_store, tasks
 from trove_ceph.storage_service import (
     endpoint,
@@ -92,6 +93,7 @@ class Service:
     :param own_pools: the pools that the service may read and change
     :param name: of this copy; default host name and pid
     :param inspector: None if this copy runs no inspections
+    :param builder: of golden volumes; None if this copy builds none
     """
 
     def __init__(
@@ -102,10 +104,12 @@ class Service:
         options: cfg.ConfigOpts.GroupAttr,
         name: str | None = None,
         inspector: inspection.Inspector | None = None,
+        builder: build.Builder | None = None,
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'
         self._lock_store = entries
         self._inspector = inspector
+        self._builder = builder
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
         self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
@@ -116,7 +120,9 @@ class Service:
             options.copy_in_flight_mib * units.Mi,
             options.copy_mib_per_sec * units.Mi or None,
         )
-        deps = executors.ExecutorDependencies(storage, own_pools, limits, inspector, self.name)
+        deps = executors.ExecutorDependencies(
+            storage, own_pools, limits, inspector, self.name, builder
+        )
         store = job_store.JobStore(entries, own_pools.images)
         self._manager = job_manager.JobManager(deps, store, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
@@ -152,6 +158,8 @@ class Service:
             thread.start()
         if self._inspector:
             self._executors[0].submit(self._inspector.clear_killed)
+        if self._builder:
+            self._executors[0].submit(self._builder.clear_killed)
 
     def stop(self) -> bool:
         """Stop jobs so that they can be resumed; return whether all stopped in time."""

@@ -49,7 +49,7 @@ _TASKS = 1024
 # Limit of the error messages of QEMU, the only file that it writes.
 _ERROR_BYTES = 4 * _MIB
 #: QEMU has ids from first_uid + FIRST_ID on; servers in namespaces have those below.
-FIRST_ID, _IDS = 32768, 32768
+FIRST_ID, IDS = 32768, 32768
 #: Time limit of the start of the virtual machine; with TCG on a busy host it takes a minute.
 BOOT_SEC = 300.0
 _QUIT_SEC = 10.0
@@ -230,7 +230,7 @@ class VmSandbox:
         assert self._space is not None and self._clone is not None
         directory = self._space.path
         first = self._settings.first_uid + FIRST_ID
-        uid = self._stack.enter_context(reserved_user.ReservedUser(first, _IDS)).uid
+        uid = self._stack.enter_context(reserved_user.ReservedUser(first, IDS)).uid
         attachment = self.attach(self._clone, directory, uid)
         files = {_KERNEL: self._image.kernel, _INITRD: directory / 'initrd', _ROOT: root}
         is_emulated = self._accelerator == qemu_machine.TCG

@@ -10,7 +10,7 @@ from oslotest import base
 from trove_ceph import exceptions, steps
 from trove_ceph.gc import collector as gc_collector
 from trove_ceph.gc.orphan import Kind
-from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage import golden, image_types, names, tasks
 from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.strategies.guests.dependencies import ResourceKind
 from trove_ceph.tests.unit.cmd.manage import command
@@ -175,6 +175,38 @@ class FindTest(base.BaseTestCase):
         self.world.expire_dead_clients()
         # A caller can still continue the job.
         self.assertEqual([Kind.JOB], [one.kind for one in self.world.find()])
+
+    def make_golden_volume(self, state=None):
+        volume = golden.GoldenVolume('volumes', '9.7.4', 1)
+        self.world.make_image('golden', volume.id)
+        self.world.storage.set_image_metadata(volume.image, {golden.METADATA_KEY: volume.content})
+        if state:
+            self.world.storage.create_snapshot(volume.snapshot(state))
+        return volume
+
+    def test_ignores_golden_volumes(self):
+        for state in (golden.State.READY, golden.State.RETIRED):
+            volume = self.make_golden_volume(state)
+            self.assertEqual([], self.world.found())
+            self.world.storage.remove_snapshot(volume.snapshot(state))
+            self.world.storage.remove(volume.image)
+
+    def test_removes_what_an_interrupted_build_left(self):
+        for state in (None, golden.State.BUILT):
+            volume = self.make_golden_volume(state)
+            self.assertEqual('its build was interrupted', self.only().reason)
+            collector = self.world.collector()
+            collector.remove(*collector.find())
+            self.assertNotIn(volume.image.name, self.world.images())
+            self.assertEqual([], self.world.found())
+
+    def test_ignores_a_golden_volume_that_a_job_builds(self):
+        volume = self.make_golden_volume()
+        dying = self.world.service(
+            'dying', threads=strategy_worlds.service_world.DeferredExecutor()
+        )
+        dying.jobs.start('golden', tasks.GoldenTask.of(volume))
+        self.assertEqual([], self.world.found())
 
     def test_keeps_objects_with_clones(self):
         self.world.litter(Kind.SNAPSHOT, Kind.VOLUME_SNAPSHOT)

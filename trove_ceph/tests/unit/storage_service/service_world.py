@@ -67,16 +67,21 @@ class World:
         with self.storage.open_reader(snapshot) as reader:
             return reader.read(0, reader.size_bytes).result()
 
-    def service(self, name='one', life=None, threads=None, inspector=None):
+    def service(self, name='one', life=None, threads=None, inspector=None, builder=None):
         """Return a copy of the service that runs jobs in the calling thread.
 
         :param life: how many requests to the cluster it makes before it is killed
         :param inspector: called with the copy's back end; returns its inspector
+        :param builder: likewise, of golden volumes
         """
         life = life or Life(None)
         storage = KillableClient(backend.FakeBackend(self.cluster), life)
         entries = KillableClient(lock_store.FakeLockStore(self.cluster), life)
-        return Service(self, name, storage, entries, threads, inspector and inspector(storage))
+        return Service(
+            *(self, name, storage, entries, threads),
+            inspector and inspector(storage),
+            builder and builder(storage),
+        )
 
     def sleep(self, seconds):
         self.now += seconds
@@ -97,13 +102,13 @@ class World:
 class Service:
     """The parts of a copy of the service, without threads and bus."""
 
-    def __init__(self, world, name, storage, entries, threads, inspector=None):
+    def __init__(self, world, name, storage, entries, threads, inspector=None, builder=None):
         self.storage = storage
         self.lock_store = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.store = job_store.JobStore(entries, POOLS.images, lambda: world.now)
         deps = executors.ExecutorDependencies(
-            storage, POOLS, executors.Limits(8 * MIB), inspector, name
+            storage, POOLS, executors.Limits(8 * MIB), inspector, name, builder
         )
         times = (
             lambda: world.now,

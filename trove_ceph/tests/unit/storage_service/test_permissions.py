@@ -11,7 +11,7 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, image_types, names, tasks
+from trove_ceph.storage import fencing, golden, image_types, names, tasks
 from trove_ceph.storage_service import (
     endpoint,
     message_keys,
@@ -104,7 +104,9 @@ class DeclarationTest(base.BaseTestCase):
         # A job is canceled by its operation id, which loses no data.
         self.assertEqual(changing - {'cancel'}, set(attacks('image')))
         attacked = {type(one['work']) for one in attacks('image')['start']}
-        self.assertEqual(set(tasks.Task.__subclasses__()) - {tasks.PurgeTask}, attacked)
+        # A purge names no image, and a build requires the name of what it builds.
+        others = {tasks.PurgeTask, tasks.GoldenTask}
+        self.assertEqual(set(tasks.Task.__subclasses__()) - others, attacked)
 
     def test_verbs_that_only_read_change_nothing(self):
         """Verbs with permission READ change nothing in the cluster."""
@@ -254,6 +256,12 @@ class VolumeTest(PermissionTestCase):
         clone = image_types.ImageRef('vault', names.image_name('replica', ID))
         text = self.assert_refused('start', operation_id='op', work=tasks.CopyTask(snapshot, clone))
         self.assertIn('the target of a copy must be named', text)
+
+    def test_only_builds_create_a_golden_volume(self):
+        image = golden.GoldenVolume('volumes', '9.7.4', 10).image
+        snapshot = self.world.image.snapshot('s')
+        text = self.assert_refused('clone', snapshot=snapshot, image=image, qos=QOS, options=None)
+        self.assertIn('only a build may create', text)
 
     def test_flatten_and_fence_require_the_image_id(self):
         image_id = self.world.storage.describe(self.volume).image_id

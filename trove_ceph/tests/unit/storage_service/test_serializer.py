@@ -7,7 +7,7 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import copying, fencing, image_types, tasks
+from trove_ceph.storage import copying, fencing, golden, image_types, tasks
 from trove_ceph.storage_service import serializer
 from trove_ceph.verification import report as verification
 
@@ -44,6 +44,7 @@ TASKS = (
     ),
     tasks.VerifyTask(IMAGE.snapshot('s'), IMAGE.snapshot('t')),
     tasks.InspectTask(IMAGE.snapshot('s'), BACKUP, '9.7.4', f'{BACKUP}:1-5', True, True, 3, 60),
+    tasks.GoldenTask.of(golden.GoldenVolume('volumes', '9.7.4', 10)),
     tasks.FenceTask(IMAGE, 30),
     tasks.FenceTask(IMAGE, 30, frozenset({'10.0.0.1:0/1', '10.0.0.2:0/2'})),
     tasks.PurgeTask('volumes', '1f'),

@@ -13,15 +13,14 @@ MEMORY_BYTES = 640 * 1024**2
 TIME_LIMIT_SEC = {report.NAMESPACES: 300, report.VM: 600}
 
 
-def inspector(conf, directory, sample_bytes=1024**3, mode=report.NAMESPACES, **options):
-    """Return an inspector.
+def settings(directory, sample_bytes=1024**3, mode=report.NAMESPACES):
+    """Return the settings of inspections, and of builds of golden volumes.
 
     :param mode: how the server is isolated from this host
-    :param options: options of its connection to Ceph
     """
     # Confined processes access their files as a user of their own.
     directory.parent.chmod(0o711)
-    settings = report.InspectionSettings(
+    return report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
         memory_bytes=MEMORY_BYTES,
@@ -34,14 +33,23 @@ def inspector(conf, directory, sample_bytes=1024**3, mode=report.NAMESPACES, **o
         vm_accelerator=virtual_machine.ACCELERATOR,
         **({'vm_image_directory': virtual_machine.directory()} if mode == report.VM else {}),
     )
+
+
+def inspector(conf, directory, sample_bytes=1024**3, mode=report.NAMESPACES, **options):
+    """Return an inspector.
+
+    :param mode: how the server is isolated from this host
+    :param options: options of its connection to Ceph
+    """
+    its_settings = settings(directory, sample_bytes, mode)
     return inspection.Inspector(
         backend.CephBackend(connection.Connection(str(conf), storage.USER, **options)),
         isolation.Sandboxes(
-            *(str(conf), storage.USER, settings, keyring.find_key),
+            *(str(conf), storage.USER, its_settings, keyring.find_key),
             # An emulated virtual machine starts on any host.
             probe=lambda *_: None,
         ),
-        settings,
+        its_settings,
     )
 
 

@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from trove_ceph.conf import (
     failover,
+    golden,
     guest,
     guests,
     metrics,
@@ -39,6 +40,7 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     return [
         (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
         (guests.GROUP, copy.deepcopy(guests.OPTS)),
+        (golden.GROUP, copy.deepcopy(golden.OPTS)),
         (replacement.GROUP, copy.deepcopy(replacement.OPTS)),
         (failover.GROUP, copy.deepcopy(failover.OPTS)),
         (replication.GROUP, copy.deepcopy(replication.OPTS)),

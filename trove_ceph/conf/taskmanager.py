@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import failover, guests, metrics, replacement, replication, storage
+from trove_ceph.conf import failover, golden, guests, metrics, replacement, replication, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -162,6 +162,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
     guests.register(conf)
+    golden.register(conf)
     replacement.register(conf)
     failover.register(conf)
     replication.register(conf)

@@ -40,6 +40,7 @@ from trove_ceph.taskmanager import (
     background,
     factory,
     failover,
+    golden_volume,
     guest_factory,
     instance_operations,
     metrics_exporter,
@@ -190,9 +191,14 @@ class Manager(manager.Manager):
             restore = None
             if arguments['backup_id']:
                 restore = restored_volume.restore(CONF, self._deps, instance_id, arguments)
+            is_golden = not arguments['backup_id'] and golden_volume.create(
+                CONF, self._deps, context, instance_id, arguments
+            )
             with restore.ending() if restore else contextlib.nullcontext():
-                instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
-            if restore:
+                instance_creation.create(
+                    context, instance_id, arguments, self._find_warm_guests(), is_golden
+                )
+            if restore or is_golden:
                 flatten.flatten_volume(self._deps(), instance_id)
 
     def _find_warm_guests(self) -> warm_guests.WarmGuests | None:

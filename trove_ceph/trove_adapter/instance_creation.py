@@ -103,8 +103,8 @@ class _Instance(warm_server.WarmServerTasks):
         return row.get_status()
 
 
-class _Replica(_Instance):
-    """A replica, whose volume is a clone of its source's."""
+class _Clone(_Instance):
+    """An instance whose volume has data that no backup names: a replica, or a golden clone."""
 
     def _guest_prepare(
         self,
@@ -124,11 +124,20 @@ class _Replica(_Instance):
         )
 
 
+def render_config(context: Any, instance_id: str, flavor: Mapping[str, Any]) -> str:
+    """Return the my.cnf that an instance will get, without its configuration group.
+
+    :param flavor: as in the call to Trove's manager
+    """
+    return _Instance.load(context, instance_id)._render_config(flavor).config_contents
+
+
 def create(
     context: Any,
     instance_id: str,
     arguments: Mapping[str, Any],
     guests: warm_server.WarmGuests | None = None,
+    is_golden: bool = False,
 ) -> None:
     """Create an instance, and wait until it is usable.
 
@@ -137,11 +146,12 @@ def create(
 
     :param arguments: of the call to Trove's manager, by their names
     :param guests: the warm guests; None: Nova boots a server
+    :param is_golden: the volume is a clone of a golden volume, whose data the guest keeps
     """
     hints = server_group.ServerGroup.build_scheduler_hint(
         context, arguments.get('locality'), instance_id
     )
-    instance = _Instance.load(context, instance_id)
+    instance = (_Clone if is_golden else _Instance).load(context, instance_id)
     instance.guests = guests
     instance.create_instance(
         **{name: arguments.get(name) for name in _ARGUMENTS}, snapshot=None, scheduler_hints=hints
@@ -167,7 +177,7 @@ def create_replica(
     :returns: whether it follows; if not, Trove shows it as failed, with the reason as a fault
     """
     source_group = server_group.ServerGroup.load(context, arguments['slave_of_id'])
-    instance = _Replica.load(context, instance_id)
+    instance = _Clone.load(context, instance_id)
     instance.guests = guests
     config = instance._render_replica_config(arguments['flavor']).config_contents
     # The data are those of the volume, not of a backup.

@@ -4,6 +4,7 @@ from oslotest import base
 
 from trove_ceph.conf import (
     failover,
+    golden,
     guest,
     guests,
     metrics,
@@ -18,6 +19,7 @@ from trove_ceph.storage import throttle
 
 _MODULES = (
     failover,
+    golden,
     guest,
     guests,
     replacement,
@@ -35,6 +37,7 @@ class OptsTestCase(base.BaseTestCase):
             (opts.list_storage_opts(), storage, 'trove_ceph_storage'),
             (opts.list_taskmanager_opts(), taskmanager, 'trove_ceph_backup'),
             (opts.list_taskmanager_opts(), guests, 'trove_ceph_guests'),
+            (opts.list_taskmanager_opts(), golden, 'trove_ceph_golden'),
             (opts.list_taskmanager_opts(), replacement, 'trove_ceph_replacement'),
             (opts.list_taskmanager_opts(), failover, 'trove_ceph_failover'),
             (opts.list_taskmanager_opts(), replication, 'trove_ceph_replication'),

@@ -254,7 +254,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.world.project, None, task_status=InstanceTasks.BUILDING
         )
 
-        def die(_context, instance_id, _arguments, _guests):
+        def die(_context, instance_id, _arguments, *_others):
             self.assertEqual(instance.id, instance_id)
             raise interruption.Kill
 

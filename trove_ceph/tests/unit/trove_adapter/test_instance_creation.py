@@ -354,12 +354,13 @@ class TroveTest(base.BaseTestCase):
 
     def test_guest_prepare_has_the_backup_at_this_place(self):
         """A replica has one without a row in Trove's table of backups."""
-        for kind in (trove_models.FreshInstanceTasks, instance_creation._Replica):
+        for kind in (trove_models.FreshInstanceTasks, instance_creation._Clone):
             names = list(inspect.signature(kind._guest_prepare).parameters)
             self.assertEqual('backup_info', names[6])
         code = trove_models.FreshInstanceTasks.create_instance.__code__
         self.assertIn('_guest_prepare', code.co_names)
         self.assertIn('_render_replica_config', dir(trove_models.FreshInstanceTasks))
+        self.assertIn('_render_config', dir(trove_models.FreshInstanceTasks))
 
     def test_create_volume_is_called_for_the_volume(self):
         code = trove_models.FreshInstanceTasks._build_volume_info.__code__

@@ -17,8 +17,9 @@ OPTS = [
         default={},
         help='Root file systems with a mysqld in their PATH, by datastore version: '
         '"9.7.4:/srv/mysql-9.7.4,8.4:/srv/mysql-8.4". A version without an entry of its own uses '
-        "that of its series. The mysqld must not be older than the tenants'. Empty: no backup is "
-        'inspected.',
+        "that of its series. The mysqld must not be older than the tenants'. A golden volume is "
+        'initialised by that of exactly its version. Empty: no backup is inspected, and no golden '
+        'volume is built.',
     ),
     cfg.StrOpt(
         'isolation',

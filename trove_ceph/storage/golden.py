@@ -16,6 +16,8 @@ from trove_ceph.storage import image_types, names
 
 #: Raised with each change of what a golden volume contains; creations use only this recipe.
 RECIPE = 1
+#: The largest size.
+MOST_GIB = 65536
 #: How many times larger than its golden volume a new volume may be. Allocation groups of XFS keep
 #: their size when the file system grows, so that their number grows as much.
 MOST_GROWTH = 16
@@ -63,8 +65,8 @@ class GoldenVolume:
     def __post_init__(self) -> None:
         if not is_exact(self.version):
             raise ValueError(f'version {self.version}: must have three numbers, such as 9.7.4')
-        if self.size_gib < 1:
-            raise ValueError(f'size_gib {self.size_gib}: must be 1 or more')
+        if not 1 <= self.size_gib <= MOST_GIB:
+            raise ValueError(f'size_gib {self.size_gib}: must be 1 to {MOST_GIB}')
 
     @property
     def id(self) -> str:

@@ -37,7 +37,7 @@ class Flatten(storage.StorageCommand, base.Report):
         """Return the parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            'image', type=_image, metavar='POOL/IMAGE', help='the clone; it may be attached'
+            'image', type=image_argument, metavar='POOL/IMAGE', help='the clone; it may be attached'
         )
         parser.add_argument(
             '--wait',
@@ -51,7 +51,7 @@ class Flatten(storage.StorageCommand, base.Report):
 
     def make_report(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
         """Return what was done, and the job."""
-        progress = _Progress(self)
+        progress = Progress(self)
         try:
             text = _flatten(parsed_args, progress)
         except exceptions.StillRunningError as error:
@@ -67,7 +67,7 @@ class Flatten(storage.StorageCommand, base.Report):
         return {'text': text, 'job': job}, text
 
 
-def _flatten(parsed_args: argparse.Namespace, progress: '_Progress') -> str:
+def _flatten(parsed_args: argparse.Namespace, progress: 'Progress') -> str:
     image: image_types.ImageRef = parsed_args.image
     service = storage.connect(parsed_args)
     facts = service.describe(image)
@@ -78,7 +78,7 @@ def _flatten(parsed_args: argparse.Namespace, progress: '_Progress') -> str:
     return f'{image}: flattened; it no longer reads from its parent'
 
 
-class _Progress:
+class Progress:
     """Prints the progress of a job to standard error, each line once."""
 
     def __init__(self, command: base.Command) -> None:
@@ -87,6 +87,7 @@ class _Progress:
         self._shown = ''
 
     def note(self, found: tasks.Job) -> None:
+        """Print where a job is."""
         self.last = found
         done = f'{found.done_bytes / found.total_bytes:.0%}' if found.total_bytes else ''
         text = ' '.join(filter(None, [found.state, found.phase, done]))
@@ -105,7 +106,7 @@ class Unfence(storage.StorageCommand, base.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('images', type=_image, nargs='+', metavar='POOL/IMAGE')
+        parser.add_argument('images', type=image_argument, nargs='+', metavar='POOL/IMAGE')
         parser.add_argument(
             '--yes-clients-are-dead',
             action='store_true',
@@ -144,7 +145,8 @@ class Unfence(storage.StorageCommand, base.Lister):
         ]
 
 
-def _image(text: str) -> image_types.ImageRef:
+def image_argument(text: str) -> image_types.ImageRef:
+    """Return the image that an argument of the command line names."""
     pool, slash, name = text.partition('/')
     if not (pool and slash and name):
         raise argparse.ArgumentTypeError(f'{text!r} is not POOL/IMAGE')

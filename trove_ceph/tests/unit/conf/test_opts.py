@@ -15,6 +15,7 @@ from trove_ceph.conf import (
     taskmanager,
     verification,
 )
+from trove_ceph.storage import golden as library
 from trove_ceph.storage import throttle
 
 _MODULES = (
@@ -78,6 +79,10 @@ class OptsTestCase(base.BaseTestCase):
         default = {opt.name: opt.default for opt in storage.OPTS}['copy_in_flight_mib']
 
         self.assertEqual(throttle.IN_FLIGHT_BYTES, default * 1024**2)
+
+    def test_the_sizes_of_golden_volumes_are_those_of_the_library(self):
+        (sizes,) = golden.OPTS
+        self.assertEqual(library.MOST_GIB, sizes.type.item_type.max)
 
     def test_refuses_values_out_of_bounds(self):
         conf = cfg.ConfigOpts()

@@ -60,13 +60,18 @@ class BusTestCase(base.BaseTestCase):
         self.addCleanup(connection.transport.cleanup)
         return connection
 
-    def serve(self, name):
+    def serve(self, name, builder=None):
+        """Start a copy of the service.
+
+        :param builder: of golden volumes
+        """
         service = server.Service(
             backend.FakeBackend(self.world.cluster),
             lock_store.FakeLockStore(self.world.cluster),
             service_world.POOLS,
             self.conf.trove_ceph_storage,
             name,
+            builder=builder,
         )
         served = server.Server(service, self.connect())
         served.start()

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """All checks, in the order in which they are run."""
 
-from trove_ceph.doctor import backup_checks, ceph_checks, cloud_checks, layout_checks, tier_checks
+from trove_ceph.doctor import (
+    backup_checks,
+    ceph_checks,
+    cloud_checks,
+    golden_checks,
+    layout_checks,
+    tier_checks,
+)
 from trove_ceph.doctor.check import Check
 
 ALL: tuple[Check, ...] = (
@@ -9,5 +16,6 @@ ALL: tuple[Check, ...] = (
     *layout_checks.CHECKS,
     *tier_checks.CHECKS,
     *cloud_checks.CHECKS,
+    *golden_checks.CHECKS,
     *backup_checks.CHECKS,
 )

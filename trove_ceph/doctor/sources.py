@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trove_ceph import exceptions
 from trove_ceph.doctor import bus, cluster, measurement, settings
 from trove_ceph.doctor.cloud_facts import ServiceFacts
+from trove_ceph.doctor.golden_facts import ConfiguredVolume
 from trove_ceph.doctor.record_facts import Records, SchemaFacts
 from trove_ceph.tiers import ceph, resources, systems, tier_types, tiers_file, trove
 
@@ -159,6 +160,16 @@ class Sources:
             from trove_ceph.doctor import records
 
             return records.read(self._conf())
+
+    @_once
+    def golden_volumes(self) -> Sequence[ConfiguredVolume]:
+        """Return the golden volumes that new instances would use, with their states."""
+        with _trove():
+            conf = self._conf()
+            content = self.tiers()
+            from trove_ceph.doctor import golden_volumes
+
+            return golden_volumes.read(conf, content)
 
     @_once
     def schema(self) -> SchemaFacts:

@@ -189,6 +189,7 @@ class FakeSources:
             'schema': SchemaFacts('0012', '0012'),
             'now': NOW,
             'orphans': (),
+            'golden_volumes': (),
         } | facts
 
     def __getattr__(self, name):

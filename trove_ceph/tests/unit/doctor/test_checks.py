@@ -13,8 +13,10 @@ from trove_ceph.db.policy_record import PolicyRunState
 from trove_ceph.doctor import check, checks, cloud_checks
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.finding import Finding, Level, worst, worst_first
+from trove_ceph.doctor.golden_facts import ConfiguredVolume
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import SchemaFacts
+from trove_ceph.storage import golden
 from trove_ceph.tests.unit.doctor import facts
 from trove_ceph.tests.unit.tiers import world
 from trove_ceph.tiers import resources
@@ -22,6 +24,7 @@ from trove_ceph.tiers import resources
 CHECKOUT = Path(__file__).parents[4]
 E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
 HOUR = facts.HOUR
+GOLDEN = golden.GoldenVolume('volumes-fast', '9.7.4', 10)
 
 
 def cluster(**values):
@@ -83,6 +86,10 @@ def records(**values):
 
 def backups(*found):
     return records(backups=found)
+
+
+def golden_volumes(state):
+    return {'golden_volumes': (ConfiguredVolume(GOLDEN, state),)}
 
 
 def limits(**values):
@@ -305,10 +312,16 @@ BROKEN = {
         (backups(facts.backup(state=RecordState.SUSPECTED)), W, f'backup {facts.BACKUP}'),
     ],
     'trash': [(records(trashed=(facts.trashed(24 * 8),)), W, 'pool volumes-fast')],
+    'golden-volumes': [
+        (golden_volumes(None), W, str(GOLDEN)),
+        (golden_volumes(golden.State.OUTDATED), W, str(GOLDEN)),
+        (golden_volumes(golden.State.BUILT), W, str(GOLDEN)),
+    ],
     'orphans': [({'orphans': ('image', 'volume', 'image')}, W, 'orphans: image')],
 }
 #: What looks like a defect and is none.
 WELL = {
+    'golden-volumes': [golden_volumes(golden.State.READY)],
     'health': [{'cluster': facts.health('POOL_NO_REDUNDANCY')}],
     'redundancy': [cluster(groups={'vault': {'active+clean+snaptrim_wait': 1}})],
     'healing': [

@@ -29,6 +29,7 @@ class Operation(enum.StrEnum):
     BACKUP_DELETE = 'backup.delete'
     POLICY_RUN = 'policy.run'
     RESTORE = 'restore'
+    GOLDEN_CLONE = 'golden.clone'
     GUEST_BIND = 'guest.bind'
     FAILOVER = 'failover'
     RESIZE = 'resize'

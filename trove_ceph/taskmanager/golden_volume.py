@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from trove_ceph import operation_events
 from trove_ceph.mysql import fixed_options, my_cnf
 from trove_ceph.strategies.backup import dependencies
 from trove_ceph.strategies.restore import golden_volume
@@ -70,7 +71,10 @@ def _create(
     source = golden_volume.find_source(deps, request, sizes_gib)
     if source is None or not _has_settings_of_golden_volumes(context, instance_id, arguments):
         return False
-    golden_volume.clone_volume(deps, request, source)
+    with operation_events.reported(
+        operation_events.Operation.GOLDEN_CLONE, instance_id=instance_id
+    ):
+        golden_volume.clone_volume(deps, request, source)
     LOG.info('Instance %s: its volume is a clone of the %s', instance_id, source.volume)
     return True
 

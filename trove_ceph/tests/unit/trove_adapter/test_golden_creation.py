@@ -66,6 +66,17 @@ class GoldenCreationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assertIsNone(self.world.storage.describe(self.world.cinder.image(volume)).parent)
         self.assertEqual(['dbaas.instance_create.end'], [event for event, _ in self.notifications])
 
+    def test_clones_and_fallbacks_are_counted(self):
+        events = []
+        self.patch('trove_ceph.operation_events.publish', events.append)
+        self.world.cinder.failing = 'extend'
+        self.create()
+        trove_database.instance(self.world.new.id).update(volume_id=None)
+        self.world.cinder.failing = None
+        self.create()
+        phases = [one.phase for one in events if one.operation == 'golden.clone']
+        self.assertEqual(['start', 'error', 'start', 'end'], phases)
+
     def test_it_takes_no_longer_than_a_creation(self):
         self.create()
         waits = [arguments[0] for verb, arguments, _ in self.built if verb == 'wait_for_instance']

@@ -129,7 +129,7 @@ class Replication(extensions.ExtensionDescriptor):
             ),
             extensions.ResourceExtension(
                 '{tenant_id}/replication_policies',
-                replication_policies.ReplicationPoliciesController(policy_store),
+                replication_policies.ReplicationPoliciesController(policy_store, path),
             ),
         ]
 

@@ -115,12 +115,13 @@ def policy(
     """Return the replication policy of a source.
 
     :param found: None: none was set
-    :param defaults: what a value of None stands for
+    :param defaults: what a value of None stands for; that of the volume type depends on the tier
     """
     return {
         'instance_id': instance_id,
         'semi_sync': found is not None and found.semi_sync,
         **{name: getattr(found, name, None) for name in defaults},
+        'replica_volume_type': found.replica_volume_type if found else None,
         'defaults': defaults,
         'created_at': views.timestamp(found.created_at if found else None),
         'updated_at': views.timestamp(found.updated_at if found else None),

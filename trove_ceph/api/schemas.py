@@ -159,5 +159,10 @@ REPLICATION_POLICY: dict[str, Any] = {
         'reprovision_every_hours': _count_or_null(_YEAR_HOURS),
         'max_own_percent': _count_or_null(100),
         'max_lag_sec': _count_or_null(_YEAR_HOURS * 3600),
+        'replica_volume_type': {
+            'type': ['string', 'null'],
+            'pattern': r'^.{1,255}\Z',
+            'description': 'the name of a volume type, or null',
+        },
     },
 }

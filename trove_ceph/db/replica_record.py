@@ -186,7 +186,7 @@ class ReplicaRecord(Observation):
 
 @dataclasses.dataclass(frozen=True)
 class ReplicationPolicy:
-    """How the replicas of a source are kept. None: as the options say.
+    """How the replicas of a source are kept. None: as the options or the tiers file say.
 
     :param instance_id: of the source
     :param semi_sync: a commit on the source waits until one replica has received it
@@ -196,6 +196,8 @@ class ReplicationPolicy:
         size, above which it gets a fresh clone; 0: never
     :param max_lag_sec: lag above which a replica that falls behind more and more gets a fresh
         clone; 0: never
+    :param replica_volume_type: the name of the volume type of new replicas, and of the fresh clones
+        of others
     """
 
     instance_id: str
@@ -205,6 +207,7 @@ class ReplicationPolicy:
     reprovision_every_hours: int | None = None
     max_own_percent: int | None = None
     max_lag_sec: int | None = None
+    replica_volume_type: str | None = None
 
     def __str__(self) -> str:
         return f'replication policy of instance {self.instance_id}'

@@ -37,7 +37,7 @@ class ReplicationPolicyStore:
             return None if row is None else row.as_model()
 
     @retry_on_deadlock
-    def set(self, instance_id: str, **values: bool | int | None) -> ReplicationPolicy:
+    def set(self, instance_id: str, **values: bool | int | str | None) -> ReplicationPolicy:
         """Change the policy of a source, which is added if it has none.
 
         :param values: fields of :class:`.replica_record.ReplicationPolicy`; others stay

@@ -9,7 +9,13 @@ from osc_lib.command import command
 
 from trove_ceph.osc import base, replication_client
 
-_SETTINGS = ('semi_sync', 'reprovision_every_hours', 'max_own_percent', 'max_lag_sec')
+_SETTINGS = (
+    'semi_sync',
+    'reprovision_every_hours',
+    'max_own_percent',
+    'max_lag_sec',
+    'replica_volume_type',
+)
 _NEVER = 'never because of this: 0; as the operator has set: default'
 
 
@@ -48,6 +54,9 @@ class SetReplicationPolicy(_Source, command.ShowOne):
 
       Each replica gets a fresh clone of the source every week:
         openstack database replica policy set shop --reprovision-every-hours 168
+
+      New replicas, and the fresh clones of others, are on a volume type:
+        openstack database replica policy set shop --replica-volume-type iops-replica
     """
 
     def get_parser(self, prog_name: str) -> Any:
@@ -79,6 +88,13 @@ class SetReplicationPolicy(_Source, command.ShowOne):
             ),
         ):
             parser.add_argument(option, type=_setting, metavar=metavar, help=f'{text} ({_NEVER})')
+        parser.add_argument(
+            '--replica-volume-type',
+            metavar='<volume type>',
+            help='Name of the volume type of new replicas, and of the fresh clones of others; a '
+            'replica stays on its volume until it gets a fresh clone (as the operator has set: '
+            'default)',
+        )
         return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:

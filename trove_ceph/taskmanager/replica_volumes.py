@@ -10,6 +10,7 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db.replica_record import ReplicaRecord
+from trove_ceph.db.replication_policies import ReplicationPolicyStore
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
@@ -105,24 +106,30 @@ class ReplicaClones:
 
     :param deps: of backups, whose clients check the claim of a worker before each request
     :param tiers: reads the tiers file; raises InvalidTiersError if it cannot be used
+    :param policies: of the sources
     :param limits: of the depth of clones
     """
 
     def __init__(
-        self, deps: BackupDependencies, tiers: Callable[[], tier_types.TiersFile], limits: Limits
+        self,
+        deps: BackupDependencies,
+        tiers: Callable[[], tier_types.TiersFile],
+        policies: ReplicationPolicyStore,
+        limits: Limits,
     ):
         self._deps = deps
         self._tiers = tiers
+        self._policies = policies
         self._limits = limits
 
     def create(self, record: ReplicaRecord) -> str:
         """Return the volume that is a clone of the source, made after the request.
 
-        It is at least as large as the present volume of the replica, and on the tier for which that
-        is, or on that which the tier of the source names for replicas.
+        It is at least as large as the present volume of the replica, and on the tier that the
+        policy of the source names, or the tier of the source, or on that of the present volume.
 
-        :raises ReprovisioningRefusedError: the source, its settings, or the volume type of the
-            replica, do not allow it, or its pool or Cinder's quota has no room for the clone
+        :raises ReprovisioningRefusedError: the source, its settings, its policy, or the volume type
+            of the replica, do not allow it, or its pool or Cinder's quota has no room for the clone
         :raises GuestUnavailableError: the source does not serve
         """
         try:
@@ -139,7 +146,12 @@ class ReplicaClones:
         source_checks.check_depth(record.source_id, facts, self._limits.clone_depth)
         old = None if record.volume_id is None else self._deps.cinder.find_volume(record.volume_id)
         target = placement.choose(
-            self._deps, self._tiers(), source, image, old.volume_type if old else None
+            self._deps,
+            self._tiers(),
+            source,
+            image,
+            old.volume_type if old else None,
+            self._policies.find(record.source_id),
         )
         old_size_gib = old.size_gib if old else 0
         # An earlier attempt may have created the volume: the quota counts it already.

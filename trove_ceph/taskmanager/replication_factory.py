@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from trove_ceph.db import replicas
+from trove_ceph.db import replicas, replication_policies
 from trove_ceph.strategies.backup import claimed, queue_worker
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.replication.dependencies import Limits, ReplicationDependencies
@@ -71,7 +71,7 @@ def make_reprovision_dependencies(
             deps.backup, replacement_factory.make_volumes(deps.backup).detach
         ),
         clones=lambda claim: replica_volumes.ReplicaClones(
-            claimed.guarded(deps.backup, claim), deps.tiers, deps.limits
+            claimed.guarded(deps.backup, claim), deps.tiers, deps.policies, deps.limits
         ),
         agents=make_agents(conf, context),
         patience_sec=conf.trove_ceph_replacement.patience_sec,
@@ -93,6 +93,7 @@ def make_dependencies(
         trove=trove_db.TroveDatabase(),
         agents=make_agents(conf, context),
         store=replicas.ReplicaStore(),
+        policies=replication_policies.ReplicationPolicyStore(),
         tiers=functools.partial(tiers_file.load, conf.trove_ceph_backup.tiers_file),
         limits=Limits(options.most_replicas, options.most_clone_depth),
     )

@@ -184,3 +184,12 @@ class TiersFile:
 
     tiers: Mapping[str, Tier]
     users: Mapping[str, User]
+
+    @property
+    def for_replicas(self) -> Mapping[str, Tier]:
+        """The tiers on which replicas can be, by the names of their volume types."""
+        return {
+            tier.volume_type.name: tier
+            for tier in self.tiers.values()
+            if tier.volume_type and tier.purpose in (Purpose.DATA, Purpose.REPLICA)
+        }

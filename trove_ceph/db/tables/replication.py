@@ -90,6 +90,7 @@ class ReplicationPolicyRow(base.Base):
     reprovision_every_hours = orm.mapped_column(sa.Integer)
     max_own_percent = orm.mapped_column(sa.Integer)
     max_lag_sec = orm.mapped_column(sa.Integer)
+    replica_volume_type = orm.mapped_column(sa.String(255))
 
     def as_model(self) -> replica_record.ReplicationPolicy:
         """Return the row as a policy."""

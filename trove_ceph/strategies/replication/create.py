@@ -26,8 +26,8 @@ class ReplicaRequest:
     """A request for replicas of one source.
 
     :param instance_ids: of the replicas, which exist in Trove's tables without a volume
-    :param volume_type: the name of the requested type; None, or that of the source: the tier of
-        the source chooses
+    :param volume_type: the name of the requested type; None, or that of the source: the policy or
+        the tier of the source chooses
     """
 
     source_id: str
@@ -67,7 +67,8 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     volume, image = _find_volume(deps, request, source)
     facts = deps.backup.storage.describe(image)
     source_checks.check_depth(request.source_id, facts, deps.limits.clone_depth)
-    target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type)
+    policy = deps.policies.find(request.source_id)
+    target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type, policy)
     size_gib, count = -(-facts.size_bytes // units.Gi), len(request.instance_ids)
     placement.check_room(deps.backup, str(request), target, size_gib, count)
     settings_id = _check_settings(deps, request)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from trove_ceph.db.replicas import ReplicaStore
+from trove_ceph.db.replication_policies import ReplicationPolicyStore
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.tiers import tier_types
@@ -61,6 +62,7 @@ class ReplicationDependencies:
 
     :param backup: those of backups, with the clients of Cinder and of the storage service
     :param store: of the replicas that follow their sources
+    :param policies: of the sources
     :param tiers: reads the tiers file; raises InvalidTiersError if it cannot be used
     """
 
@@ -68,5 +70,6 @@ class ReplicationDependencies:
     trove: Trove
     agents: Agents
     store: ReplicaStore
+    policies: ReplicationPolicyStore
     tiers: Callable[[], tier_types.TiersFile]
     limits: Limits = dataclasses.field(default_factory=Limits)

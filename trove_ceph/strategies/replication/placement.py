@@ -6,12 +6,11 @@ import dataclasses
 from trove_ceph import exceptions
 from trove_ceph.cinder import checks
 from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.db.replica_record import ReplicationPolicy
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.tiers import tier_types
 from trove_ceph.tiers.tier_types import Purpose
-
-_PURPOSES = (Purpose.DATA, Purpose.REPLICA)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +30,8 @@ def choose(
     tiers: tier_types.TiersFile,
     source: cinder_resources.Volume,
     image: image_types.ImageRef,
-    requested: str | None = None,
+    requested: str | None,
+    policy: ReplicationPolicy | None,
 ) -> Placement:
     """Return the placement of the volume of a replica.
 
@@ -39,23 +39,14 @@ def choose(
     :param requested: the name of a volume type: that of the source, which Trove's API fills in for
         a new replica, or that of a replica that gets a fresh clone. The tier of the source
         chooses, unless this is of another tier for data
-    :raises ReplicaRefusedError: the requested type is not that of a tier for replicas or data
+    :param policy: of the source; its volume type takes precedence over all others
+    :raises ReplicaRefusedError: the type of the policy, or the requested one, is not that of a tier
+        for replicas or data
     :raises NotAdoptableError: none of its back ends is up
     """
-    offered = {one.volume_type.name: one for one in tiers.tiers.values() if one.volume_type}
-    volume_type = requested or source.volume_type
-    of_source = _type_of_replicas(tiers, offered.get(source.volume_type))
-    if volume_type == source.volume_type:
-        volume_type = of_source or volume_type
-    elif volume_type not in offered or offered[volume_type].purpose not in _PURPOSES:
-        fitting = [name for name, one in offered.items() if one.purpose in _PURPOSES]
-        raise exceptions.ReplicaRefusedError(
-            f'volume type {volume_type} is not for replicas, expected one of '
-            f'{", ".join(fitting)}; create another replica, and delete this one'
-        )
-    elif offered[volume_type].purpose is Purpose.REPLICA:
-        # The tiers file may name another tier by now.
-        volume_type = of_source or volume_type
+    volume_type = _type_of_policy(tiers, policy) or _type_by_tiers(
+        tiers, source.volume_type, requested or source.volume_type
+    )
     backends = checks.find_backends(deps.cinder, 'replica', volume_type)
     # A clone in the pool of its parent needs no other pool.
     backend = next((one for one in backends if one.pool == image.pool), backends[0])
@@ -79,6 +70,34 @@ def check_room(
     project_id = deps.cinder.project_id
     if shortage := deps.cinder.find_shortage(project_id, target.volume_type, size_gib, count):
         raise exceptions.QuotaExceededError(f'{subject}: {shortage}')
+
+
+def _type_of_policy(tiers: tier_types.TiersFile, policy: ReplicationPolicy | None) -> str | None:
+    if policy is None or policy.replica_volume_type is None:
+        return None
+    if policy.replica_volume_type not in tiers.for_replicas:
+        # The tiers file was changed since the policy was set.
+        raise exceptions.ReplicaRefusedError(
+            f'instance {policy.instance_id}: its policy has --replica-volume-type '
+            f'{policy.replica_volume_type}, which is not for replicas; set one of '
+            f'{", ".join(tiers.for_replicas)}, or default'
+        )
+    return policy.replica_volume_type
+
+
+def _type_by_tiers(tiers: tier_types.TiersFile, of_source: str, requested: str) -> str:
+    """Return the volume type of a replica of a source without one in its policy."""
+    fitting = tiers.for_replicas
+    by_tier = _type_of_replicas(tiers, fitting.get(of_source)) or requested
+    if requested == of_source:
+        return by_tier
+    if requested not in fitting:
+        raise exceptions.ReplicaRefusedError(
+            f'volume type {requested} is not for replicas, expected one of {", ".join(fitting)}; '
+            'create another replica, and delete this one'
+        )
+    # The tiers file may name another tier for replicas by now.
+    return by_tier if fitting[requested].purpose is Purpose.REPLICA else requested
 
 
 def _type_of_replicas(tiers: tier_types.TiersFile, tier: tier_types.Tier | None) -> str | None:

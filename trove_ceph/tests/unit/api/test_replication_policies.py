@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replication policies through Trove's own router."""
 
+import json
+
 from oslotest import base
 
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 DEFAULTS = {'reprovision_every_hours': 0, 'max_own_percent': 0, 'max_lag_sec': 3600}
+
+
+def tier(volume_type, purpose='data', public=None, versions=()):
+    """Return a tier of a tiers file."""
+    public = {} if public is None else {'public': public}
+    return {
+        'purpose': purpose,
+        'pool': f'pool-of-{volume_type}',
+        'copies': 2,
+        'placement_groups': {'count': 32},
+        'volume_type': {'name': volume_type, 'backend': volume_type, **public},
+        **({'datastore_versions': list(versions)} if versions else {}),
+    }
 
 
 class ReplicationPoliciesTest(base.BaseTestCase):
@@ -38,6 +53,7 @@ class ReplicationPoliciesTest(base.BaseTestCase):
                 'reprovision_every_hours': None,
                 'max_own_percent': None,
                 'max_lag_sec': None,
+                'replica_volume_type': None,
                 'defaults': DEFAULTS,
                 'created_at': None,
                 'updated_at': None,
@@ -70,11 +86,62 @@ class ReplicationPoliciesTest(base.BaseTestCase):
             ({'max_lag_sec': -1}, 'max_lag_sec: -1 is too small'),
             ({'reprovision_every_hours': 1.5}, 'reprovision_every_hours: must be a number'),
             ({'max_lag': 1}, 'did you mean max_lag_sec?'),
+            (
+                {'replica_volume_type': ''},
+                'replication_policy.replica_volume_type: must be the name of a volume type, or '
+                'null',
+            ),
+            ({'replica_volume_type': 'x' * 256}, 'must be the name of a volume type, or null'),
+            ({'replica_volume_type': 1}, 'must be the name of a volume type, or null'),
         ):
             self.assert_refused(self.set(**values), 400, message)
         answer = self.world.ask('PUT', self.path, {})
         self.assert_refused(answer, 400, 'lacks replication_policy')
         self.assertEqual([], self.world.replication_policies.all())
+
+    def use_tiers(self, **tiers):
+        """Set the tiers of the file, each by its name with the keys that matter."""
+        self.useFixture(world.TiersFile(json.dumps({'tiers': tiers})))
+        self.world.restart()
+
+    def test_volume_type_of_replicas(self):
+        self.use_tiers(gold=tier('nvme'), single=tier('one-copy', purpose='replica'))
+        for name in ('nvme', 'one-copy'):
+            status, body = self.set(replica_volume_type=name)
+            self.assertEqual(200, status, body)
+            self.assertEqual(name, self.show()['replica_volume_type'])
+        self.set(max_lag_sec=1)
+        self.assertEqual('one-copy', self.show()['replica_volume_type'])
+        status, body = self.set(replica_volume_type=None)
+        self.assertEqual(200, status, body)
+        self.assertIsNone(self.show()['replica_volume_type'])
+
+    def test_refuses_a_volume_type_that_is_of_no_fitting_tier(self):
+        self.use_tiers(
+            gold=tier('nvme'),
+            single=tier('one-copy', purpose='replica'),
+            archive=tier('tape', purpose='vault'),
+            internal=tier('internal', public=False),
+            other=tier('other', versions=['mysql/8.4']),
+            same=tier('same', versions=['mysql/9.7', 'mysql/8.4']),
+        )
+        for name in ('gold', 'tape', 'internal', 'other', 'default'):
+            self.assert_refused(
+                self.set(replica_volume_type=name, semi_sync=True),
+                400,
+                f"replication_policy.replica_volume_type: '{name}' is no volume type for the "
+                'replicas of this instance; those are nvme, one-copy, same',
+            )
+        self.assertEqual([], self.world.replication_policies.all())
+        self.assertEqual(200, self.set(replica_volume_type='same')[0])
+        # What the tiers file restricts to operators is not hidden from these.
+        self.assertEqual(200, self.set(replica_volume_type='internal', role='admin')[0])
+
+    def test_refuses_a_volume_type_that_cannot_be_checked(self):
+        answer = self.set(replica_volume_type='nvme')
+        self.assert_refused(answer, 503, 'volume types for replicas cannot be listed at present')
+        self.assertEqual([], self.world.replication_policies.all())
+        self.assertEqual(200, self.set(replica_volume_type=None)[0])
 
     def test_refuses_instances_of_other_guest_managers(self):
         foreign = self.world.add_instance(version_id=trove_database.foreign_version())

@@ -58,12 +58,19 @@ WORKER = claims.Claimant('worker')
 
 
 class TiersFile(fixtures.Fixture):
-    """A tiers file in Trove's configuration: gold has the purpose data, archive vault."""
+    """A tiers file in Trove's configuration.
+
+    :param content: by default gold has the purpose data, and archive vault
+    """
+
+    def __init__(self, content=TIERS):
+        super().__init__()
+        self._content = content
 
     def _setUp(self):
         path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
         with open(path, 'w') as tiers:
-            tiers.write(TIERS)
+            tiers.write(self._content)
         CONF.set_override('tiers_file', path, 'trove_ceph_backup')
         self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
 

@@ -106,6 +106,11 @@ class CommandTest(base.BaseTestCase):
         self.assertEqual('The tables have version 0011.\n', self.err)
         self.assertEqual((0, {'version': required, 'version_before': '0011'}), self.command('sync'))
 
+    def test_downgrade_that_drops_the_volume_type_of_replicas(self):
+        self.command('sync')
+        lost = {'dropped': 'trove_ceph_replication_policies.replica_volume_type', 'count': 0}
+        self.assertEqual((0, [lost]), self.command('downgrade', '0014', '--yes-drop-it'))
+
     def test_removal(self):
         self.command('sync')
         status, listed = self.command('downgrade', 'none', '--yes-drop-it')

@@ -269,7 +269,7 @@ class PromotionTest(replica_helpers.ReplicaStoreTestCase):
         for instance_id in ('a', 'b', 'c'):
             self.add(instance_id)
         self.add('foreign', 'another')
-        self.policies.set('source', semi_sync=True)
+        self.policies.set('source', semi_sync=True, replica_volume_type='gold')
 
     def sources(self):
         return {one.instance_id: one.source_id for one in self.store.list()}
@@ -283,7 +283,8 @@ class PromotionTest(replica_helpers.ReplicaStoreTestCase):
             )
         source = self.store.find('source')
         self.assertEqual((ReplicaState.FOLLOWING, None), (source.state, source.cloned_at))
-        self.assertTrue(self.policies.find('a').semi_sync)
+        policy = self.policies.find('a')
+        self.assertEqual((True, 'gold'), (policy.semi_sync, policy.replica_volume_type))
         self.assertIsNone(self.policies.find('source'))
 
     def test_the_source_is_given_up(self):
@@ -365,6 +366,12 @@ class PoliciesTest(replica_helpers.ReplicaStoreTestCase):
         )
         self.assertEqual([changed], self.policies.all())
         self.assertEqual('replication policy of instance s', str(changed))
+
+    def test_volume_type_of_replicas(self):
+        self.assertIsNone(self.policies.set('s').replica_volume_type)
+        self.policies.set('s', replica_volume_type='gold')
+        self.assertEqual('gold', self.policies.set('s', max_lag_sec=1).replica_volume_type)
+        self.assertIsNone(self.policies.set('s', replica_volume_type=None).replica_volume_type)
 
     def test_removal_is_idempotent(self):
         self.policies.set('s')

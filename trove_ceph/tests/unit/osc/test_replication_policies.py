@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands for replication policies, through python-troveclient and Trove's real API."""
 
+from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.osc import harness
 
 
@@ -28,6 +29,19 @@ class CommandsTest(harness.CommandTestCase):
         self.assertEqual(shown, self.shown('show shop'))
         self.assertEqual((0, ''), self.run_command('unset shop'))
         self.assertEqual([], self.world.replication_policies.all())
+
+    def test_volume_type_of_replicas(self):
+        self.useFixture(world.TiersFile())
+        self.world.restart()
+        shown = self.shown('set shop --replica-volume-type nvme')
+        self.assertEqual('nvme', shown['replica_volume_type'])
+        self.assertEqual('nvme', self.shown('set shop --semi-sync')['replica_volume_type'])
+        status, output = self.run_command('set shop --replica-volume-type nmve')
+        self.assertEqual(1, status, output)
+        self.assertIn("'nmve' is no volume type for the replicas of this instance; those", output)
+        self.assertIn('are nvme', output)
+        shown = self.shown('set shop --replica-volume-type default')
+        self.assertIsNone(shown['replica_volume_type'])
 
     def test_shows_the_defaults(self):
         status, table = self.run_command('show shop')

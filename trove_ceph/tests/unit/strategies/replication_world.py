@@ -4,7 +4,7 @@
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
-from trove_ceph.db import replicas
+from trove_ceph.db import replicas, replication_policies
 from trove_ceph.strategies.replication import create, dependencies
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -58,6 +58,7 @@ class ReplicationWorld(worlds.World):
         self.refused, self.accounts = set(), set()
         self.limits = dependencies.Limits()
         self.store = replicas.ReplicaStore()
+        self.policies = replication_policies.ReplicationPolicyStore()
 
     def add_replica(self, **facts):
         """Add an instance as Trove's API does before it calls the taskmanager; return its id."""
@@ -75,6 +76,7 @@ class ReplicationWorld(worlds.World):
             trove=self.trove,
             agents=self,
             store=self.store,
+            policies=self.policies,
             tiers=lambda: self.tiers,
             limits=self.limits,
         )

@@ -83,6 +83,22 @@ class VolumeCreationTest(base.BaseTestCase):
         created_at = volumes.cloned_at.replace(tzinfo=datetime.UTC)
         self.assertLess(abs(datetime.datetime.now(datetime.UTC) - created_at).days, 1)
 
+    def test_is_on_the_tier_of_the_policy_of_its_source(self):
+        world = self.make_world(2)
+        world.policies.set(world.instance.id, replica_volume_type='nvme-replica')
+        self.assertEqual({}, created(world, volume_type='nvme').failures)
+        for replica_id in world.replicas:
+            self.assertEqual('nvme-replica', world.volume_of(replica_id)['type'])
+            image = world.facts_of(replica_id).image
+            self.assertEqual(replication_world.REPLICA_POOL, image.pool)
+        self.assertEqual([], world.snapshots())
+
+    def test_policies_of_other_sources_have_no_effect(self):
+        world = self.make_world()
+        world.policies.set('another', replica_volume_type='nvme-replica')
+        created(world)
+        self.assertEqual('nvme', world.volume_of(world.replicas[0])['type'])
+
     def test_neither_locks_nor_freezes_the_source(self):
         world = self.make_world()
         created(world)
@@ -296,6 +312,11 @@ class RefusalTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.ReplicaRefusedError, create.plan, deps, request)
         self.assertIn('with 1 images above it, and a replica may have 1', str(error))
 
+    def test_policy_whose_tier_is_gone(self):
+        self.world.cinder.add_type('tape')
+        self.world.policies.set(self.world.instance.id, replica_volume_type='tape')
+        self.assertIn('set one of nvme, nvme-replica, or default', self.refused())
+
     def test_full_pool(self):
         self.world.tiers = replication_world.tiers(replicas_on='replica')
         self.world.cluster.capacities[replication_world.REPLICA_POOL] = 0
@@ -316,12 +337,17 @@ class PlacementTest(base.BaseTestCase):
         super().setUp()
         self.world = replication_world.ReplicationWorld()
 
-    def choose(self, requested=None, **facts):
+    def choose(self, requested=None, policy=None, **facts):
         deps = self.world.deps()
         volume = deps.cinder.find_volume(self.world.volume['id'])
         tiers = replication_world.tiers(**facts)
-        found = placement.choose(deps, tiers, volume, self.world.volume_image, requested)
+        found = placement.choose(deps, tiers, volume, self.world.volume_image, requested, policy)
         return found.volume_type, found.backend.pool
+
+    def policy(self, replica_volume_type):
+        return self.world.policies.set(
+            self.world.instance.id, replica_volume_type=replica_volume_type
+        )
 
     def test_beside_the_source(self):
         for requested in (None, 'nvme'):
@@ -351,12 +377,39 @@ class PlacementTest(base.BaseTestCase):
 
         def choose(requested, source):
             return placement.choose(
-                deps, tiers, source, self.world.volume_image, requested
+                deps, tiers, source, self.world.volume_image, requested, policy=None
             ).volume_type
 
         self.assertEqual('nvme-replica', choose('old-replica', volume))
         promoted = dataclasses.replace(volume, volume_type='nvme-replica')
         self.assertEqual('nvme', choose('nvme', promoted))
+
+    def test_on_the_tier_of_the_policy(self):
+        """It takes precedence over the tier of the source, and over a present volume."""
+        beside, replica = ('nvme', 'volumes'), ('nvme-replica', replication_world.REPLICA_POOL)
+        for requested in (None, 'nvme', 'nvme-replica'):
+            self.assertEqual(replica, self.choose(requested, self.policy('nvme-replica')))
+            policy = self.policy('nvme')
+            self.assertEqual(beside, self.choose(requested, policy, replicas_on='replica'))
+
+    def test_policy_without_a_volume_type(self):
+        policy = self.policy(None)
+        self.assertEqual(('nvme', 'volumes'), self.choose('nvme', policy))
+        self.assertEqual(
+            ('nvme-replica', replication_world.REPLICA_POOL),
+            self.choose('nvme', policy, replicas_on='replica'),
+        )
+
+    def test_refuses_a_policy_whose_volume_type_is_of_no_fitting_tier(self):
+        self.world.cinder.add_type('tape')
+        error = self.assertRaises(
+            exceptions.ReplicaRefusedError, self.choose, 'nvme', self.policy('tape')
+        )
+        self.assertEqual(
+            f'instance {self.world.instance.id}: its policy has --replica-volume-type tape, which '
+            'is not for replicas; set one of nvme, nvme-replica, or default',
+            str(error),
+        )
 
     def test_refuses_other_types(self):
         self.world.cinder.add_type('tape')

@@ -36,7 +36,7 @@ def make_world():
 def make_clones(world, strike=None):
     """Return the clones of a new taskmanager."""
     deps = world.replication_deps(strike)
-    return replica_volumes.ReplicaClones(deps.backup, deps.tiers, deps.limits)
+    return replica_volumes.ReplicaClones(deps.backup, deps.tiers, deps.policies, deps.limits)
 
 
 class ReplicaVolumesCase(base.BaseTestCase):
@@ -141,6 +141,21 @@ class ReplicaClonesTest(ReplicaVolumesCase):
         self.assertEqual(new_id, self.clones.create(self.record))
         self.assertEqual(2, len(self.images()))
 
+    def test_creates_a_clone_on_the_tier_of_the_policy(self):
+        self.world.policies.set(self.world.instance.id, replica_volume_type='nvme')
+        volume = self.world.cinder.volumes[self.clones.create(self.record)]
+        self.assertEqual('nvme', volume['type'])
+        self.assertEqual('volumes', self.world.cinder.image(volume).pool)
+        self.assertEqual([], self.snapshots())
+
+    def test_clone_of_a_present_volume_on_another_tier_for_data(self):
+        """Without a policy it would stay there."""
+        self.world.tiers = replication_world.tiers()
+        self.world.policies.set(self.world.instance.id, replica_volume_type='nvme-replica')
+        self.world.cinder.volumes[self.old_id]['type'] = 'nvme'
+        volume = self.world.cinder.volumes[self.clones.create(self.record)]
+        self.assertEqual('nvme-replica', volume['type'])
+
     def snapshots(self):
         found = self.world.storage.describe(self.world.volume_image).snapshots
         return [one.name for one in found if not one.removed]
@@ -176,6 +191,11 @@ class ReplicaClonesTest(ReplicaVolumesCase):
         self.assertEqual((1, []), (len(self.images()), self.snapshots()))
         return str(error)
 
+    def test_refuses_a_policy_whose_tier_is_gone(self):
+        self.world.cinder.add_type('tape')
+        self.world.policies.set(self.world.instance.id, replica_volume_type='tape')
+        self.assertIn('set one of nvme, nvme-replica, or default', self.refusal())
+
     def test_refuses_a_source_whose_settings_lose_commits(self):
         answer = {'reasons': [{'object': 'sync_binlog', 'remedy': 'set it to 1'}]}
         self.world.guest.check_backup_settings = lambda: answer
@@ -202,7 +222,7 @@ class ReplicaClonesTest(ReplicaVolumesCase):
     def test_refuses_a_source_that_is_too_deep(self):
         deps = self.world.replication_deps()
         self.clones = replica_volumes.ReplicaClones(
-            deps.backup, deps.tiers, dependencies.Limits(clone_depth=0)
+            deps.backup, deps.tiers, deps.policies, dependencies.Limits(clone_depth=0)
         )
         self.assertIn('operator can flatten', self.refusal())
 

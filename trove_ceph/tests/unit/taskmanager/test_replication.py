@@ -100,6 +100,16 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual([], self.built)
 
+    def test_shows_that_the_tier_of_the_policy_is_gone(self):
+        """Trove fills in the volume type of the source."""
+        self.world.policies.set(self.world.instance.id, replica_volume_type='tape')
+        self.create(volume_type='nvme')
+        for replica_id in self.world.replicas:
+            fault = ' '.join(self.fault(replica_id).split())
+            self.assertTrue(fault.endswith('set one of nvme, nvme-replica, or default'), fault)
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual(([], []), (self.built, self.world.snapshots()))
+
     def test_reveals_nothing_of_the_storage(self):
         self.world.cluster.capacities['volumes'] = 0
         self.create()

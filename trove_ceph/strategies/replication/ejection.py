@@ -2,10 +2,10 @@
 """Eject a dead source: one of its replicas becomes the source of the others.
 
 Ceph cuts the old source off from its volume, with proof, before any replica accepts writes; whether
-the source is really dead does not matter then. The replicas execute what they have received. The
-one that has all that any of them has becomes the source, or else the one with the most; what is
-missing is told. A replica that has transactions which the new source lacks does not follow it, and
-keeps them.
+the source is really dead does not matter then. The replica that has all that any of them has
+becomes the source, or else the one with the most, once it has executed what it has received; what
+is missing is told. A replica that has transactions which the new source lacks does not follow it,
+and keeps them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
-from trove_ceph.strategies.replication import group, new_source, source_choice
+from trove_ceph.strategies.replication import candidates, group, new_source
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
@@ -46,7 +46,7 @@ class Ejection:
         self._source = source
         self._replicas = {one.instance_id: one for one in replicas}
         self._is_resumed = is_resumed
-        self._silent: dict[str, str] = {}
+        self._candidates = candidates.Candidates(deps, source.instance_id, self._replicas)
         self._known = GtidSet()
         self._new: new_source.NewSource | None = None
         self._surplus: dict[str, GtidSet] = {}
@@ -100,24 +100,6 @@ class Ejection:
             Step('tell what does not follow', self._check_followers),
         ]
 
-    def _observe(self) -> dict[str, ReplicationStatus]:
-        """Return the replicas whose agents answer, by their ids."""
-        found = {}
-        for replica_id in self._replicas.keys() - self._silent.keys():
-            try:
-                found[replica_id] = self._deps.agents.status(replica_id)
-            except exceptions.GuestUnavailableError as error:
-                LOG.warning('Replica %s: is left out of the ejection: %s', replica_id, error)
-                self._silent[replica_id] = str(error)
-        if not found:
-            why = '; '.join(
-                f'replica {one}: {error}' for one, error in sorted(self._silent.items())
-            )
-            raise self._refused(
-                f'none of its replicas is available; repeat the request when one is: {why}'
-            )
-        return dict(sorted(found.items()))
-
     def _check(self) -> None:
         self._begun = self._deps.choices.find(self._replicas)
         group.check_free(self._deps, [self._source])
@@ -125,8 +107,8 @@ class Ejection:
             raise self._refused('it is itself a replica; detach it instead')
         for replica_id in self._replicas:
             if (task := self._deps.find_task(replica_id)) is not None:
-                self._silent[replica_id] = f'it has the task {task}'
-        self._find_begun(self._observe())
+                self._candidates.leave_out(replica_id, f'it has the task {task}')
+        self._find_begun(self._candidates.observe())
 
     def _stop_writes(self) -> None:
         """Have a source that is alive after all end its work, so that nothing is missing."""
@@ -138,7 +120,7 @@ class Ejection:
             agents.status(source_id)
             agents.make_read_only(source_id, True)
             self._known |= agents.status(source_id).gtid_executed
-            for replica_id in self._observe():
+            for replica_id in self._candidates.observe():
                 group.wait_until_executed(self._deps, replica_id, self._known)
         except exceptions.GuestUnavailableError as error:
             LOG.info('Source %s: does not answer, as expected: %s', source_id, error)
@@ -175,28 +157,14 @@ class Ejection:
             )
 
     def _execute(self) -> None:
-        for replica_id, found in self._observe().items():
-            if not found.is_replica:
-                continue
-            try:
-                self._deps.agents.stop_receiving(replica_id)
-                # Read again: it may have received more until it stopped.
-                received = self._deps.agents.status(replica_id).gtid_known
-                if not group.wait_until_executed(self._deps, replica_id, received):
-                    LOG.warning('Replica %s: does not execute all that it has', replica_id)
-            except exceptions.GuestUnavailableError as error:
-                LOG.warning('Replica %s: is left out of the ejection: %s', replica_id, error)
-                self._silent[replica_id] = str(error)
+        if self._find_begun(self._candidates.observe(self._is_fenced)) is None:
+            self._candidates.wait_until_executed()
 
     def _choose(self) -> None:
-        found = self._observe()
-        chosen = self._find_begun(found)
-        if chosen is None:
-            known = {one: server.gtid_known for one, server in found.items()}
-            executed = {one: server.gtid_executed for one, server in found.items()}
-            chosen = source_choice.choose(executed, known)
-            self._check_executed(chosen, found[chosen])
-        self._missing = (self._known | found[chosen].gtid_known) - found[chosen].gtid_executed
+        found = self._candidates.observe(self._is_fenced)
+        chosen = self._find_begun(found) or self._candidates.choose(found)
+        lost = self._candidates.find_lost(found)
+        self._missing = (self._known | lost) - found[chosen].gtid_executed
         self._surplus = {
             one: surplus
             for one, server in found.items()
@@ -205,24 +173,9 @@ class Ejection:
             if (surplus := server.gtid_known - found[chosen].gtid_executed)
         }
         self._new = new_source.NewSource(self._deps, self._replicas[chosen])
-        self._new.failures |= self._silent
+        self._new.failures |= self._candidates.silent
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
-
-    def _check_executed(self, chosen: str, server: ReplicationStatus) -> None:
-        """Check that a replica has executed all that it has received.
-
-        When it stops following, it forgets the rest, which may be the last copy.
-
-        :raises SourceNotChangedError: it still executes
-        """
-        waiting = server.gtid_known - server.gtid_executed
-        # A server that has failed to execute a transaction does not go on by itself.
-        if waiting and not server.sql_error:
-            raise self._refused(
-                f'replica {chosen} still executes {waiting.count} transactions that it has '
-                'received; repeat the request later'
-            )
 
     def _find_begun(self, found: Mapping[str, ReplicationStatus]) -> str | None:
         """Return the replica that was made the source before an interruption.
@@ -305,12 +258,13 @@ class Ejection:
         )
 
     def _describe_missing(self) -> str:
-        """Return which known transactions of the old source the new one lacks."""
+        """Return which transactions of the old source or a replica are missing, as far as known."""
+        if self._missing:
+            count = self._missing.count
+            return f'At least {count} transactions are missing: {_shown(self._missing)}'
         if not self._known:
             return 'What the old source had beyond it is not known'
-        if not self._missing:
-            return 'No transaction is known to be missing'
-        return f'At least {self._missing.count} transactions are missing: {_shown(self._missing)}'
+        return 'No transaction is known to be missing'
 
     def _fault(self, instance_id: str, text: str) -> None:
         group.add_fault(self._deps, instance_id, text)
@@ -320,9 +274,7 @@ class Ejection:
         self._chosen.check()
 
     def _refused(self, why: str) -> exceptions.SourceNotChangedError:
-        return exceptions.SourceNotChangedError(
-            f'source {self._source.instance_id}: cannot be ejected: {why}'
-        )
+        return candidates.refused(self._source.instance_id, why)
 
 
 def _shown(gtids: GtidSet) -> str:

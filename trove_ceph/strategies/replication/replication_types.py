@@ -63,6 +63,11 @@ class ReplicationStatus:
         return self.io_state == self.sql_state == ThreadState.ON
 
     @property
+    def is_applying(self) -> bool:
+        """Whether the replica applies what it has received, and has not stopped at an error."""
+        return self.sql_state == ThreadState.ON and not self.sql_error
+
+    @property
     def gtid_known(self) -> GtidSet:
         """All transactions that the server has, also those that it has not executed yet."""
         return self.gtid_executed | self.gtid_received

@@ -9,7 +9,7 @@ import types
 
 import pymysql
 
-from trove_ceph import exceptions, steps
+from trove_ceph import exceptions, steps, waiting
 from trove_ceph.guestagent import replication_user
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication import ejection, source_dependencies
@@ -90,7 +90,16 @@ class EjectionTest(replication_servers.ReplicationTestCase):
     def notes(self, app):
         return [note for (note,) in app.query('SELECT note FROM shop.orders ORDER BY number')]
 
-    def eject(self):
+    def wait_until_received(self, app, gtids):
+        deadline = waiting.Deadline(replication_servers.TIMEOUT_SEC)
+        while not GtidSet.parse(gtids) <= self.known(app):
+            self.assertTrue(deadline.pause(0.1), app.status())
+
+    def known(self, app):
+        status = app.status()
+        return GtidSet.parse(status['gtid_executed']) | GtidSet.parse(status['gtid_received'])
+
+    def eject(self, **limits):
         world, noted, powered_off = self.world, [], []
         guests = {name: Guest(app, self.strategy) for name, app in self.apps.items()}
         rows = source_world.Rows(world)
@@ -107,6 +116,7 @@ class EjectionTest(replication_servers.ReplicationTestCase):
             stop_server=powered_off.append,
             is_server_off=powered_off.__contains__,
             find_ram_mib=lambda _id: 1024,
+            **limits,
         )
         one = ejection.Ejection(deps, rows.find(SOURCE), rows.list_replicas(SOURCE))
         steps.run(str(one), one.steps())
@@ -152,6 +162,27 @@ class EjectionTest(replication_servers.ReplicationTestCase):
         for name in (SOURCE, AHEAD):
             fault = self.world.faults[name][-1]
             self.assertIn(f'At least {LOST} transactions are missing: {missing}', fault)
+
+    def test_a_replica_that_has_received_more_and_does_not_execute_it(self):
+        """It is not passed over, since what it has received may be the last copy."""
+        self.write(self.source, 'of both')
+        self.catch_up(self.source, self.behind)
+        self.catch_up(self.source, self.ahead)
+        self.strategy.stop_receiving(self.behind)
+        with self.ahead.open_connection(replication_servers.TIMEOUT_SEC) as connection:
+            connection.query('LOCK TABLES shop.orders READ')
+            self.write(self.source, 'of one', 2)
+            received = self.source.status()['gtid_executed']
+            self.wait_until_received(self.ahead, received)
+            self.source.server.kill()
+            error = self.assertRaises(exceptions.SourceNotChangedError, self.eject, catch_up_sec=2)
+            self.assertIn(f'replica {AHEAD} still executes 2 transactions', str(error))
+
+        self.eject()
+
+        self.check_source(AHEAD, BEHIND)
+        expected = ['of both', 'of one', 'of one', 'after the ejection']
+        self.assertEqual(expected, self.notes(self.behind))
 
     def test_a_source_that_lives_ends_its_work(self):
         """No commit is lost that a client knows of."""

@@ -33,6 +33,11 @@ def _uuid(server):
     return '-'.join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+def _first(gtid_set):
+    origin, intervals = gtid_set.origins[0]
+    return GtidSet(((origin, ((intervals[0][0],) * 2,)),))
+
+
 @dataclasses.dataclass
 class Server:
     """A MySQL server.
@@ -41,6 +46,8 @@ class Server:
     :param is_down: it is dead, and so is its agent
     :param is_silent: its agent does not answer
     :param is_stuck: it receives transactions, and does not execute them
+    :param sql_error: why it does not execute them; with a text, it is stuck
+    :param pace_sec: how long it takes for one; 0: it executes all at once
     """
 
     executed: GtidSet
@@ -52,7 +59,24 @@ class Server:
     is_down: bool = False
     is_silent: bool = False
     is_stuck: bool = False
+    sql_error: str = ''
+    pace_sec: float = 0
+    next_at: float = 0
     written: int = 0
+
+    def execute(self, now):
+        """Execute what it has received, or as much of it as it can until now."""
+        if self.is_stuck or self.sql_error:
+            return
+        if not self.pace_sec:
+            self.executed |= self.received
+        while self.next_at <= now and (waiting := self.received - self.executed):
+            self.executed |= _first(waiting)
+            self.next_at += self.pace_sec
+
+    def restart(self):
+        """Discard the relay log, which the server fetches from its source again."""
+        self.received, self.receives = GtidSet(), False
 
     @property
     def accepts_writes(self):
@@ -119,8 +143,7 @@ class World:
                 continue
             if server.receives and not source.is_down and not source.is_fenced:
                 server.received |= source.executed
-            if not server.is_stuck:
-                server.executed |= server.received
+            server.execute(self.now)
 
     def sleep(self, seconds):
         self.now += seconds
@@ -323,9 +346,14 @@ class Agents:
             is_replica=server.source_id is not None,
             source_uuid=_uuid(server.source_id) if server.source_id else '',
             io_state=io if server.receives else ThreadState.OFF,
-            sql_state=ThreadState.ON if server.source_id else ThreadState.OFF,
+            sql_state=self._sql_state(server),
+            sql_error=server.sql_error,
             is_read_only=server.is_read_only,
         )
+
+    def _sql_state(self, server):
+        is_applying = server.source_id and not server.sql_error
+        return ThreadState.ON if is_applying else ThreadState.OFF
 
     def make_read_only(self, name, read_only):
         self._server_of_long(name).is_read_only = read_only

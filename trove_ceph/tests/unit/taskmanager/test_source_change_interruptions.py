@@ -12,7 +12,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
 from trove_ceph.tests.unit.strategies.world import Strike
 
 
@@ -114,6 +114,29 @@ class EjectionOfLivingSourceTest(EjectionOfDeadSourceTest):
         world = World()
         world.request('EJECTING')
         return world
+
+
+class EjectionWithSlowReplicaTest(EjectionOfDeadSourceTest):
+    """One replica has received more than the other, and is still executing it."""
+
+    ahead = 'two'
+
+    def make_world(self):
+        world = super().make_world()
+        server = world.servers[self.ahead]
+        server.received |= gtids(SOURCE, 12, 14)
+        server.pace_sec = 50
+        # The clients know of them: the new source must have them.
+        world.acknowledged |= server.received
+        return world
+
+    def check(self, world):
+        super().check(world)
+        self.assertEqual([self.ahead], world.writers())
+
+
+class EjectionWithSlowFirstReplicaTest(EjectionWithSlowReplicaTest):
+    ahead = 'one'
 
 
 class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):

@@ -242,6 +242,9 @@ class _Worker:
 class EjectionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
+        self.make_world()
+
+    def make_world(self):
         self.world = World()
         self.world.live()
         self.world.request('EJECTING')
@@ -289,22 +292,181 @@ class EjectionTest(base.BaseTestCase):
         self.assertIn('At least 9 transactions are missing', self.world.faults['one'][-1])
         self.assertIn(str(gtids(SOURCE, 12, 20)), self.world.faults['one'][-1])
 
+    def receive_more(self, name, **how):
+        """Have a replica of a dead source receive more transactions than the others."""
+        self.kill_source()
+        replica = self.world.servers[name]
+        replica.received |= gtids(SOURCE, 12, 14)
+        for field, value in how.items():
+            setattr(replica, field, value)
+        return replica
+
+    def refuse(self, text):
+        """Check that an ejection changes nothing, and says why."""
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn(text, str(error))
+        self.assertIn(text, self.world.faults[SOURCE][-1])
+        self.assertEqual([], self.world.writers())
+        self.assertEqual([SOURCE, SOURCE], [self.world.sources[one] for one in ('one', 'two')])
+        self.assertEqual('EJECTION_ERROR', self.world.tasks[SOURCE])
+        self.world.check_ended()
+
+    def eject_again(self):
+        self.world.request('EJECTING')
+        self.eject()
+
     def test_a_new_source_executes_what_it_has_received(self):
         """When it stops following, it forgets what it has not executed."""
-        self.kill_source()
+        one = self.receive_more('one', is_stuck=True)
         self.world.servers['two'].is_down = True
-        one = self.world.servers['one']
-        one.received |= gtids(SOURCE, 12, 14)
-        one.is_stuck = True
-        error = self.assertRaises(REFUSED, self.eject)
-        self.assertIn('replica one still executes 3 transactions', str(error))
-        self.assertEqual([], self.world.writers())
+        self.refuse('replica one still executes 3 transactions')
         one.is_stuck = False
         self.world.live()
-        self.world.request('EJECTING')
-        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject_again)
         self.assertEqual(['one'], self.world.writers())
         self.assertLessEqual(gtids(SOURCE, 12, 14), one.executed)
+
+    def test_a_replica_that_hangs_is_not_passed_over(self):
+        """Whatever the order of the ids is: what it has received may be the last copy."""
+        for name, other in (('one', 'two'), ('two', 'one')):
+            self.make_world()
+            ahead = self.receive_more(name, is_stuck=True)
+            self.refuse(
+                f'replica {name} still executes 3 transactions that it has received: repeat the '
+                'request later, or detach or delete it to give them up: '
+                f'{gtids(SOURCE, 12, 14)}'[:150]
+            )
+            self.assertGreaterEqual(self.world.now, 60)
+            ahead.is_stuck = False
+            self.eject_again()
+            self.world.check_source(name, [other])
+            self.assertLessEqual(gtids(SOURCE, 12, 14), ahead.executed)
+
+    def test_waits_for_a_replica_as_long_as_it_executes(self):
+        for name, other in (('one', 'two'), ('two', 'one')):
+            self.make_world()
+            ahead = self.receive_more(name, pace_sec=50)
+            self.eject()
+            self.assertGreater(self.world.now, 60)
+            self.world.check_source(name, [other])
+            self.assertLessEqual(gtids(SOURCE, 12, 14), ahead.executed)
+
+    def test_does_not_wait_for_a_replica_for_ever(self):
+        """Whoever controls its guest could show progress for ever."""
+        ahead = self.receive_more('two', pace_sec=50)
+        ahead.received |= gtids(SOURCE, 12, 1000)
+        self.refuse('replica two still executes')
+        self.assertLess(self.world.now, 2 * 3600)
+
+    def test_does_not_wait_for_what_another_replica_has_executed(self):
+        self.kill_source()
+        self.world.servers['one'].executed = gtids(SOURCE, 1, 5)
+        self.world.servers['one'].is_stuck = True
+        self.eject()
+        self.assertEqual(0, self.world.now)
+        self.world.check_source('two', [])
+
+    def test_a_replica_that_has_stopped_at_an_error(self):
+        """It does not go on by itself, so nothing is waited for."""
+        for name, other in (('one', 'two'), ('two', 'one')):
+            self.make_world()
+            self.receive_more(name, sql_error='no such table')
+            self.refuse(
+                f'replica {name} has stopped before 3 transactions that it has received: repair '
+                'it and repeat the request, or detach or delete it to give them up: no such table'
+            )
+            self.assertEqual(0, self.world.now)
+            self.world.end_deletion(name)
+            self.world.request('EJECTING', SOURCE, other)
+            self.eject()
+            self.world.check_source(other, [])
+
+    def test_a_replica_that_has_stopped_does_not_hinder_one_that_executes_the_same(self):
+        self.receive_more('one', sql_error='no such table')
+        self.receive_more('two', pace_sec=50)
+        error = self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertIn('no such table', str(error))
+        self.assertEqual(['two'], self.world.writers())
+        self.assertLessEqual(gtids(SOURCE, 12, 14), self.world.servers['two'].executed)
+
+    def test_two_replicas_that_have_received_the_same(self):
+        """The one that has executed it first becomes the source."""
+        for pace_sec, name in ((20, 'one'), (50, 'two')):
+            self.make_world()
+            self.receive_more('one', pace_sec=pace_sec)
+            self.receive_more('two', pace_sec=70 - pace_sec)
+            self.eject()
+            self.assertEqual([name], self.world.writers())
+            self.assertLessEqual(gtids(SOURCE, 12, 14), self.world.servers[name].executed)
+
+    def stop_while_it_waits(self, name, stop):
+        """Have something happen to a replica that has more, while the ejection waits for it."""
+        ahead = self.receive_more(name, is_stuck=True)
+        done = self.world.sleep
+
+        def sleep(seconds):
+            done(seconds)
+            stop(ahead)
+
+        self.world.sleep = sleep
+        return ahead
+
+    def test_a_replica_that_disappears_meanwhile(self):
+        for name, other in (('one', 'two'), ('two', 'one')):
+            self.make_world()
+            self.stop_while_it_waits(name, lambda server: setattr(server, 'is_silent', True))
+            self.refuse(
+                f'replica {name} has 3 transactions that replica {other} lacks, and does not '
+                'answer: repeat the request when it does; a request now leaves it out'
+            )
+            self.assertRaises(exceptions.ReplicasLeftError, self.eject_again)
+            self.assertEqual([other], self.world.writers())
+            self.assertEqual('EJECTION_ERROR', self.world.tasks[name])
+            self.assertIn('no answer', self.world.faults[name][-1])
+
+    def test_a_replica_that_disappears_before_the_wait(self):
+        self.receive_more('two', is_stuck=True)
+        done = self.world.check_always
+
+        def disappear():
+            done()
+            self.world.servers['two'].is_silent |= self.world.servers[SOURCE].is_fenced
+
+        self.world.check_always = disappear
+        self.refuse('replica two has 3 transactions that replica one lacks')
+        self.assertEqual(60, self.world.now)
+
+    def test_a_replica_that_does_not_answer_for_a_moment(self):
+        """It is asked again as long as something is waited for."""
+        for name, other in (('one', 'two'), ('two', 'one')):
+            self.make_world()
+
+            def return_later(server):
+                server.is_silent = self.world.now < 50
+                server.is_stuck = False
+
+            ahead = self.stop_while_it_waits(name, return_later)
+            self.eject()
+            self.world.check_source(name, [other])
+            self.assertLessEqual(gtids(SOURCE, 12, 14), ahead.executed)
+
+    def test_a_replica_that_restarts_meanwhile(self):
+        """What it had received is nowhere any more, and that is told."""
+        for name in ('one', 'two'):
+            self.make_world()
+            self.stop_while_it_waits(name, lambda server: server.restart())
+            self.eject()
+            self.world.check_source('one', ['two'])
+            for told in (SOURCE, 'one'):
+                self.assertIn(
+                    f'At least 3 transactions are missing: {gtids(SOURCE, 12, 14)}',
+                    self.world.faults[told][-1],
+                )
+
+    def test_what_is_missing_is_not_known(self):
+        self.kill_source()
+        self.eject()
+        self.assertIn('What the old source had beyond it is not known', self.world.faults['one'][0])
 
     def test_a_replica_keeps_what_the_new_source_lacks(self):
         self.kill_source()

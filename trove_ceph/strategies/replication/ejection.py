@@ -120,10 +120,14 @@ class Ejection:
             agents.status(source_id)
             agents.make_read_only(source_id, True)
             self._known |= agents.status(source_id).gtid_executed
-            for replica_id in self._candidates.observe():
-                group.wait_until_executed(self._deps, replica_id, self._known)
         except exceptions.GuestUnavailableError as error:
             LOG.info('Source %s: does not answer, as expected: %s', source_id, error)
+            return
+        for replica_id in self._candidates.observe():
+            try:
+                group.wait_until_executed(self._deps, replica_id, self._known)
+            except exceptions.GuestUnavailableError as error:
+                LOG.warning('Replica %s: does not answer: %s', replica_id, error)
 
     def _go_back(self) -> None:
         agents, source_id = self._deps.agents, self._source.instance_id

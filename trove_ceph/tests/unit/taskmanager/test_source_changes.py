@@ -279,6 +279,23 @@ class EjectionTest(base.BaseTestCase):
         self.check_ejected()
         self.assertIn('No transaction is known to be missing', self.world.faults['one'][-1])
 
+    def test_a_source_that_lives_and_a_replica_that_disappears_meanwhile(self):
+        """The other replica gets what the source has committed before the source is fenced."""
+        one, two = self.world.servers['one'], self.world.servers['two']
+        one.is_stuck, two.receives = True, False
+        done = self.world.sleep
+
+        def sleep(seconds):
+            one.is_silent = True
+            # Later than the end of the wait for the other one.
+            two.receives = self.world.now > 30
+            done(seconds)
+
+        self.world.sleep = sleep
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.world.check_source('two', [])
+        self.assertIn('No transaction is known to be missing', self.world.faults['two'][-1])
+
     def test_the_one_that_has_all_wins(self):
         self.kill_source()
         self.world.servers['two'].received |= gtids(SOURCE, 12, 14)

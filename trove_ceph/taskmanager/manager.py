@@ -299,7 +299,7 @@ class Manager(manager.Manager):
 
     def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
         self._source_requests.forget(instance.id)
-        self._replication.remove_snapshot(instance)
+        self._replication.remove_snapshots(instance)
         if instance.volume_id is not None:
             flatten.stop_flattening(self._deps(), instance.volume_id)
         deletion = instance_deletion.InstanceDeletion(
@@ -453,7 +453,7 @@ class Manager(manager.Manager):
             queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
     def _clean_up_creation(self, instance: backup_types.Instance) -> None:
-        self._replication.remove_snapshot(instance)
+        self._replication.remove_snapshots(instance)
         try:
             if instance.source_id is not None and self._ownership.backs_up(instance.source_id):
                 # Its source has kept the accounts of other replicas as long as this one existed.

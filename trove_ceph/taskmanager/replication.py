@@ -91,21 +91,31 @@ class Replication:
         """
         self._get_reprovisionings().cancel(instance_id)
 
-    def remove_snapshot(self, replica: backup_types.Instance) -> None:
-        """Remove the snapshot that the creation of a replica has left on its source, if any.
+    def remove_snapshots(self, replica: backup_types.Instance) -> None:
+        """Remove the snapshots that replicas have left on their source, with the last of them.
 
-        Call it when the replica is deleted: :meth:`remove_old_snapshots` does not look at a source
-        without replicas. It raises no error, since a deletion must not fail for it.
+        Call it when a replica is deleted: :meth:`remove_old_snapshots` does not look at a source
+        without replicas. As long as there are others, one of them may be created from the snapshot
+        of their common request. It raises no error, since a deletion must not fail for it.
         """
-        if replica.source_id is None:
+        source_id = replica.source_id
+        if source_id is None:
             return
         try:
-            clones.remove_snapshot(self._get_deps().backup, replica.source_id, replica.id)
+            deps = self._get_deps()
+            clones.remove_snapshots(
+                deps.backup,
+                source_id,
+                lambda: any(
+                    one.id != replica.id and not one.is_deleting
+                    for one in deps.trove.list_replicas(source_id)
+                ),
+            )
         except exceptions.TroveCephError as error:
             LOG.warning(
-                'Instance %s: the snapshot for its replica %s cannot be removed now; '
-                'trove-ceph-manage gc lists it if it exists: %s',
-                *(replica.source_id, replica.id, error),
+                'Instance %s: snapshots for replicas cannot be removed now; trove-ceph-manage gc '
+                'lists them if they exist: %s',
+                *(source_id, error),
             )
 
     def remove_old_snapshots(self) -> None:

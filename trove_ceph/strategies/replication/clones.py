@@ -113,13 +113,23 @@ def remove_snapshot(deps: BackupDependencies, source_id: str, operation_id: str)
 
     :param operation_id: see :class:`SharedSnapshot`
     """
-    source = deps.trove.find_instance(source_id)
-    if source is None or source.volume_id is None:
-        return
-    volume = deps.cinder.find_volume(source.volume_id)
-    image = None if volume is None else deps.find_image(volume)
+    image = _find_image_of(deps, source_id)
     if image is not None:
         SharedSnapshot(deps, image, operation_id).remove()
+
+
+def remove_snapshots(
+    deps: BackupDependencies, source_id: str, are_needed: Callable[[], bool]
+) -> None:
+    """Remove the snapshots that operations have left on a source; idempotent.
+
+    :param are_needed: returns whether an operation may work on replicas of the source. It is called
+        after the snapshots were listed: one of a later operation is not among them
+    """
+    image = _find_image_of(deps, source_id)
+    left = [] if image is None else _list_snapshots(deps, image)
+    if left and not are_needed():
+        _remove(left)
 
 
 def remove_old_snapshots(
@@ -143,13 +153,40 @@ def remove_old_snapshots(
 
 
 def _remove_old(deps: BackupDependencies, volume_id: str, before: datetime.datetime) -> None:
+    image = _find_image(deps, volume_id)
+    if image is not None:
+        _remove(_list_snapshots(deps, image, before))
+
+
+def _find_image_of(deps: BackupDependencies, source_id: str) -> image_types.ImageRef | None:
+    source = deps.trove.find_instance(source_id)
+    if source is None or source.volume_id is None:
+        return None
+    return _find_image(deps, source.volume_id)
+
+
+def _find_image(deps: BackupDependencies, volume_id: str) -> image_types.ImageRef | None:
     volume = deps.cinder.find_volume(volume_id)
-    image = deps.find_image(volume) if volume is not None else None
-    if image is None:
-        return
+    return None if volume is None else deps.find_image(volume)
+
+
+def _list_snapshots(
+    deps: BackupDependencies,
+    image: image_types.ImageRef,
+    before: datetime.datetime | None = None,
+) -> list[SharedSnapshot]:
+    """Return the snapshots of an image that operations have taken, or those of before a time."""
+    found = []
     with contextlib.suppress(exceptions.NotFoundError):
         for one in deps.storage.describe(image).snapshots:
             name = names.parse(one.name)
-            if name and name.kind == _KIND and not one.removed and one.created_at < before:
-                LOG.info('%s: remove what an interrupted creation has left: %s', image, one.name)
-                SharedSnapshot(deps, image, name.id).remove()
+            if name and name.kind == _KIND and not one.removed:
+                if before is None or one.created_at < before:
+                    found.append(SharedSnapshot(deps, image, name.id))
+    return found
+
+
+def _remove(snapshots: Iterable[SharedSnapshot]) -> None:
+    for one in snapshots:
+        LOG.info('Remove what an interrupted operation has left: %s', one.ref)
+        one.remove()

@@ -14,6 +14,7 @@ from trove.instance.tasks import InstanceTasks
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.storage import names
+from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.replication import clones
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.strategies import replication_world
@@ -154,18 +155,70 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
 
     def test_deletion_removes_the_snapshot_of_a_killed_creation(self):
         """The periodic task does not look at a source without replicas."""
+        for first, *others in (self.world.replicas, self.world.replicas[::-1]):
+            for one in self.world.replicas:
+                trove_database.instance(one).update(deleted=False)
+            self.take_snapshot()
+            self.delete(first)
+            # The creation of the other ones may need it.
+            self.assertEqual(1, len(self.world.snapshots()))
+            for one in others:
+                self.delete(one)
+            self.assertEqual([], self.world.snapshots())
+
+    def test_deletion_of_all_replicas_at_once_removes_the_snapshot(self):
         first, second = self.world.replicas
-        clones.SharedSnapshot(self.world.deps(), self.world.volume_image, first).ensure()
-        self.delete(second)
-        self.assertEqual(1, len(self.world.snapshots()))
+        self.take_snapshot()
+        trove_database.instance(second).update(task_status=InstanceTasks.DELETING)
         self.delete(first)
         self.assertEqual([], self.world.snapshots())
+
+    def test_deletion_leaves_the_snapshot_of_a_later_request_alone(self):
+        """Its replica is recorded, and its snapshot taken, while the last replica is deleted."""
+        first, second = self.world.replicas
+        trove_database.instance(second).update(deleted=True)
+        describe, taken = rpcapi.StorageAPI.describe, []
+
+        def describe_later(client, image, *arguments, **options):
+            if image == self.world.volume_image and not taken:
+                taken.append(second)
+                trove_database.instance(second).update(deleted=False)
+                self.take_snapshot(second)
+            return describe(client, image, *arguments, **options)
+
+        self.patch('trove_ceph.storage_service.rpcapi.StorageAPI.describe', describe_later)
+        self.delete(first)
+        self.assertEqual([second], taken)
+        self.assertEqual(1, len(self.world.snapshots()))
+
+    def test_a_replica_outlasts_the_deletion_of_another_one_of_its_request(self):
+        """As after a forced deletion, while the volumes are cloned."""
+        first, second = self.world.replicas
+        begin = self.world.begin
+
+        def delete_before_the_second(request):
+            if getattr(request, 'args', ()) == (second,):
+                trove_database.instance(first).update(
+                    task_status=InstanceTasks.DELETING, volume_id=None
+                )
+                self.delete(first)
+            return begin(request)
+
+        self.world.begin = delete_before_the_second
+        self.create()
+        self.assertEqual(InstanceTasks.NONE, self.tasks()[1])
+        self.assertEqual([], self.world.snapshots())
+
+    def take_snapshot(self, replica_id=None):
+        """Take the snapshot of a request for replicas."""
+        first = replica_id or self.world.replicas[0]
+        clones.SharedSnapshot(self.world.deps(), self.world.volume_image, first).ensure()
 
     def test_deletion_outlasts_a_source_whose_snapshot_cannot_be_removed(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the storage service is down')
 
-        self.patch(f'{clones.__name__}.remove_snapshot', fail)
+        self.patch(f'{clones.__name__}.remove_snapshots', fail)
         self.delete(self.world.replicas[0])
 
     def test_deletion_of_the_last_replica_drops_the_accounts_of_all(self):

@@ -2,6 +2,7 @@
 """Checks of the hosts and OSDs below the pools of tiers: what a loss leaves, how data spread."""
 
 import collections
+import math
 import statistics
 from collections.abc import Iterator
 
@@ -12,8 +13,9 @@ from trove_ceph.doctor.cluster import ClusterFacts
 from trove_ceph.doctor.finding import Finding, warning
 from trove_ceph.tiers import resources, tier_types
 
-#: A power of two leaves 75 % of the number that a tiers file wants, at the least.
-LEAST_GROUPS = round(reference_figures.LEAST_GROUPS_PER_OSD * 0.75)
+#: A power of two is 75 % of the number that a tiers file wants at the least, and 150 % at the most.
+_LEAST_ROUNDED = 0.75
+LEAST_GROUPS = round(reference_figures.LEAST_GROUPS_PER_OSD * _LEAST_ROUNDED)
 MOST_GROUPS = reference_figures.MOST_GROUPS_PER_OSD
 
 Facts = tuple[tier_types.TiersFile, resources.CephState, ClusterFacts]
@@ -91,13 +93,17 @@ def check_classes(facts: Facts) -> Iterator[Finding]:
 def check_groups(facts: Facts) -> Iterator[Finding]:
     """Yield the device classes with too many placement groups for each OSD, or too few.
 
-    Too few are no fault where Ceph's autoscaler chooses them: it begins with few.
+    Too few are no fault where Ceph's autoscaler chooses them: it begins with few. Where the tiers
+    file has shares, its own number is none either.
     """
-    _, ceph, cluster = facts
+    content, ceph, cluster = facts
     autoscaled: dict[str, bool] = collections.defaultdict(bool)
+    wanted: dict[str, float] = collections.defaultdict(float)
+    of_tiers = _groups_by_pool(content)
     for pool, placement in _placed(facts):
-        for osd in ceph.serving(placement):
-            autoscaled[str(osd.device_class)] |= pool.autoscale == 'on'
+        for name in {str(osd.device_class) for osd in ceph.serving(placement)}:
+            autoscaled[name] |= pool.autoscale == 'on'
+            wanted[name] += of_tiers.get(pool.name, 0)
     for name, is_autoscaled in sorted(autoscaled.items()):
         numbers = [
             cluster.osds[osd.number].groups
@@ -106,17 +112,28 @@ def check_groups(facts: Facts) -> Iterator[Finding]:
         ]
         if not numbers:
             continue
-        mean = statistics.fmean(numbers)
-        if mean > MOST_GROUPS:
-            expected = (
-                f'at most {MOST_GROUPS}: more take memory, and peering after a failure longer'
-            )
-        elif mean < LEAST_GROUPS and not is_autoscaled:
-            expected = f'at least {LEAST_GROUPS}: with fewer, data spread unevenly over the OSDs'
+        mean, least, most = statistics.fmean(numbers), LEAST_GROUPS, MOST_GROUPS
+        if wanted[name]:
+            least = min(least, math.floor(wanted[name] * _LEAST_ROUNDED))
+            most = max(most, math.ceil(wanted[name] * _LEAST_ROUNDED * 2))
+        if mean > most:
+            expected = f'at most {most}: more take memory, and peering after a failure longer'
+        elif mean < least and not is_autoscaled:
+            expected = f'at least {least}: with fewer, data spread unevenly over the OSDs'
         else:
             continue
         observed = f'{mean:.0f} placement groups on each OSD'
         yield warning(f'device class {name}', observed, expected, remedies.AUTOSCALE)
+
+
+def _groups_by_pool(content: tier_types.TiersFile) -> dict[str, float]:
+    """Return the placement groups on each OSD that the tiers file wants for pools with a share."""
+    found = {}
+    for tier in content.tiers.values():
+        policy = tier.placement_groups
+        if policy.share is not None:
+            found[tier.erasure.pool if tier.erasure else tier.pool] = policy.share * policy.per_osd
+    return found
 
 
 def _placed(facts: Facts) -> Iterator[tuple[resources.Pool, resources.Placement]]:
@@ -155,7 +172,7 @@ CHECKS = (
         'placement-groups',
         System.CEPH,
         f'OSDs have {LEAST_GROUPS} to {MOST_GROUPS} placement groups, by the mean of their device '
-        'class; fewer if the autoscaler chooses them',
+        'class; others if the shares of the tiers file want them, fewer if the autoscaler does',
         lambda sources: (sources.tiers(), sources.ceph(), sources.cluster()),
         check_groups,
     ),

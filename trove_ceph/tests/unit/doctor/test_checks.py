@@ -18,7 +18,7 @@ from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import SchemaFacts
 from trove_ceph.storage import golden
 from trove_ceph.tests.unit.doctor import facts
-from trove_ceph.tests.unit.tiers import world
+from trove_ceph.tests.unit.tiers import sample, world
 from trove_ceph.tiers import resources
 
 CHECKOUT = Path(__file__).parents[4]
@@ -56,6 +56,13 @@ def rule(name, **values):
     present = found.rules[found.pools[name].rule]
     placement = dataclasses.replace(present.placement, **values)
     return ceph(rules={**found.rules, present.name: resources.Rule(present.name, placement)})
+
+
+def groups(number, **policy):
+    """Return OSDs of the class nvme with some placement groups, of which a tier has a share."""
+    content = sample.read({'tiers/fast/placement_groups': policy})
+    numbers = [osd.number for osd in facts.cloud().ceph.osds if osd.device_class == 'nvme']
+    return {'tiers': content, **osds(dict.fromkeys(numbers, facts.osd(0.1, number)))}
 
 
 def used(name, fill):
@@ -157,6 +164,9 @@ BROKEN = {
         (osds(dict.fromkeys(range(16), facts.osd(0.1, 201))), W, 'device class hdd'),
         # The autoscaler chooses those of the class hdd.
         (osds(dict.fromkeys(range(16), facts.osd(0.1, 74))), W, 'device class nvme'),
+        # The power of two below, or above, is nearer.
+        (groups(66, share=0.9), W, 'device class nvme'),
+        (groups(301, share=1, per_osd=200), W, 'device class nvme'),
     ],
     'pools': [
         ({'ceph': empty().ceph}, E, 'erasure code profile vault-data'),
@@ -333,6 +343,7 @@ WELL = {
         {'ceph': dataclasses.replace(BY_OSD, osds=BY_OSD.osds[:4])},
         {'ceph': dataclasses.replace(BY_OSD, pools={'replicas': BY_OSD.pools['replicas']})},
     ],
+    'placement-groups': [groups(67, share=0.9), groups(300, share=1, per_osd=200)],
     'services': [service(is_up=False, is_enabled=False)],
     'agents': [
         records(instances=(facts.instance(heartbeat_at=None, is_settled=False),)),

@@ -77,10 +77,13 @@ def warnings(loads: plan.LoadPlan, only: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _tuned_bytes(server: Mapping[str, Any]) -> int | None:
+    # Of a plan that cannot be run, the run says what is wrong.
+    if 'flavor' not in server:
+        return None
     try:
         options = profiles.trove_ceph_options(profiles.machine(server))
     except exceptions.InvalidPlanError:
-        return None  # The run says what is wrong.
+        return None
     return _bytes(options[VARIABLE])
 
 

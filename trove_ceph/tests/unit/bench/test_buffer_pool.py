@@ -41,6 +41,7 @@ class PlannedTest(base.BaseTestCase):
             ({'my_cnf': '/etc/my.cnf'}, None),
             ({'profile': 'stock', 'flavor': _FLAVOR}, None),
             ({'profile': 'trove-ceph', 'flavor': {'ram_mib': 256, 'vcpus': 1}}, None),
+            ({'profile': 'trove-ceph'}, None),
         ):
             found = buffer_pool.planned_bytes({'server': _SERVER | changes})
             self.assertEqual(expected, found, changes)

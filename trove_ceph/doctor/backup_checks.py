@@ -112,11 +112,12 @@ def _late(
 def check_unprotected(records: Records) -> Iterator[Finding]:
     """Yield the instances that have no good backup, and for which no policy takes one.
 
-    A disabled policy is a decision of its owner. A replica is protected by its source.
+    A disabled policy is a decision of its owner. A replica is protected by its source. An instance
+    whose agent has never reported has no data, such as one whose creation has failed.
     """
     policies = policy_match.index(records.policies)
     for one in records.instances:
-        is_new = records.now - one.created_at < UNPROTECTED_AGE
+        is_new = one.heartbeat_at is None or records.now - one.created_at < UNPROTECTED_AGE
         if one.is_replica or is_new or not one.has_our_guest_agent:
             continue
         if policy_match.matching(policies, _subject(records, one)):

@@ -364,6 +364,8 @@ WELL = {
                 {'is_replica': True},
                 {'has_our_guest_agent': False},
                 {'created_at': facts.NOW - HOUR},
+                # Its creation has failed.
+                {'heartbeat_at': None, 'is_settled': False},
             )
         ),
         # Somebody has decided that it needs none.

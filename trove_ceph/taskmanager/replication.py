@@ -101,16 +101,16 @@ class Replication:
         source_id = replica.source_id
         if source_id is None:
             return
+
+        def has_others() -> bool:
+            found = trove_db.TroveDatabase().list_replicas(source_id)
+            return any(one.id != replica.id and not one.is_deleting for one in found)
+
+        # Most deletions need not wait for Ceph, which may not answer.
+        if has_others():
+            return
         try:
-            deps = self._get_deps()
-            clones.remove_snapshots(
-                deps.backup,
-                source_id,
-                lambda: any(
-                    one.id != replica.id and not one.is_deleting
-                    for one in deps.trove.list_replicas(source_id)
-                ),
-            )
+            clones.remove_snapshots(self._get_deps().backup, source_id, has_others)
         except exceptions.TroveCephError as error:
             LOG.warning(
                 'Instance %s: snapshots for replicas cannot be removed now; trove-ceph-manage gc '

@@ -214,12 +214,20 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
         first = replica_id or self.world.replicas[0]
         clones.SharedSnapshot(self.world.deps(), self.world.volume_image, first).ensure()
 
-    def test_deletion_outlasts_a_source_whose_snapshot_cannot_be_removed(self):
-        def fail(*_arguments):
+    def test_deletion_outlasts_a_source_whose_snapshots_cannot_be_removed(self):
+        asked = []
+
+        def fail(_deps, source_id, _are_needed):
+            asked.append(source_id)
             raise exceptions.ServiceUnavailableError('the storage service is down')
 
         self.patch(f'{clones.__name__}.remove_snapshots', fail)
-        self.delete(self.world.replicas[0])
+        first, second = self.world.replicas
+        self.delete(first)
+        # It has not waited for Ceph.
+        self.assertEqual([], asked)
+        self.delete(second)
+        self.assertEqual([self.world.instance.id], asked)
 
     def test_deletion_of_the_last_replica_drops_the_accounts_of_all(self):
         first, second = self.world.replicas

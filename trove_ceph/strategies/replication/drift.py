@@ -240,7 +240,7 @@ def _of_lag(observed: Observation, limits: Limits, before: Before) -> Drift | No
 def _of_depth(found: ReplicaLook, limits: Limits) -> Drift | None:
     """Return whether a clone is too deep, and a fresh one would not be."""
     usage, fresh_depth, most = found.usage, found.fresh_depth, limits.most_clone_depth
-    if not most or usage is None or usage.clone_depth <= most:
+    if usage is None or usage.clone_depth <= most:
         return None
     if fresh_depth is None or fresh_depth > most:
         return None

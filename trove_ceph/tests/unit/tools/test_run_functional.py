@@ -188,10 +188,18 @@ class RunTest(FakeStestr):
 
     def test_interrupts_workers_once_and_waits_for_them(self):
         started, cleaned_up = self.directory / 'started', self.directory / 'cleaned-up'
+        # A signal before sigwait() is not lost.
         (self.directory / 'stestr').write_text(
-            '#!/bin/sh\n'
-            f"(trap 'sleep 0.5; touch {cleaned_up}; exit' TERM; touch {started}; sleep 60) &\n"
-            'wait\n'
+            f'#!{sys.executable}\n'
+            'import os, pathlib, signal, time\n'
+            'signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n'
+            'if os.fork():\n'
+            '    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})\n'
+            '    os.wait()\n'
+            f"pathlib.Path('{started}').touch()\n"
+            'signal.sigwait({signal.SIGTERM})\n'
+            'time.sleep(0.5)\n'
+            f"pathlib.Path('{cleaned_up}').touch()\n"
         )
 
         def interrupt():

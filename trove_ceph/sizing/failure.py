@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What remains of a cluster when hosts or racks are lost, computed and asked of CRUSH."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,6 +24,9 @@ class Outcome:
     :param domains_left: failure domains that still have a host
     :param is_placeable: whether all copies or chunks find a failure domain
     :param fill: share of the remaining raw space, when all that can be recovered is
+    :param domain_fill: the same of the fullest failure domain, with the data spread as evenly as
+        the copies or chunks can be. It is more than ``fill`` if a rack has lost hosts, and the
+        others are too few to do without it
     :param recovery_sec: until then; None: there is no place for all of it
     :param may_lose_data: whether some objects may have had all their copies, or too many of their
         chunks, on lost hosts
@@ -33,14 +37,20 @@ class Outcome:
     domains_left: int
     is_placeable: bool
     fill: float
+    domain_fill: float
     recovery_sec: float | None
     may_lose_data: bool
     may_stop_writes: bool
 
     @property
+    def is_even(self) -> bool:
+        """Whether all failure domains can be equally full."""
+        return math.isclose(self.domain_fill, self.fill)
+
+    @property
     def is_full(self) -> bool:
         """Whether Ceph stops the recovery before its end."""
-        return self.fill >= demand.BACKFILLFULL
+        return self.domain_fill >= demand.BACKFILLFULL
 
     def as_document(self) -> dict[str, Any]:
         """Return it with names as keys, for programs."""
@@ -91,9 +101,13 @@ def simulate(cluster: Cluster, failures: Sequence[Failure]) -> Outcome:
         # Each object keeps the copies or chunks that find a failure domain.
         used *= left / redundancy.chunks
     nodes = cluster.nodes - len(lost)
-    raw = cluster.raw_bytes * nodes / cluster.nodes
-    fill, seconds = used / raw, None
-    if is_placeable and fill < demand.BACKFILLFULL:
+    # As many hosts as the data would fill.
+    full_hosts = used / cluster.raw_bytes * cluster.nodes
+    domain_fill = _domain_fill(
+        full_hosts, full_hosts / min(left, redundancy.chunks), layout.hosts_left(lost)
+    )
+    seconds = None
+    if is_placeable and domain_fill < demand.BACKFILLFULL:
         moved = used * len(lost) / cluster.nodes
         seconds = recovery_sec(
             cluster.demand, nodes, cluster.devices_per_node, cluster.network_gbit, moved
@@ -102,11 +116,27 @@ def simulate(cluster: Cluster, failures: Sequence[Failure]) -> Outcome:
         lost_nodes=lost,
         domains_left=left,
         is_placeable=is_placeable,
-        fill=fill,
+        fill=full_hosts / nodes,
+        domain_fill=domain_fill,
         recovery_sec=seconds,
         may_lose_data=hit > redundancy.m,
         may_stop_writes=redundancy.chunks - hit < redundancy.min_size,
     )
+
+
+def _domain_fill(data: float, most: float, hosts: Sequence[int]) -> float:
+    """Return how full the fullest failure domain is if the data is spread as evenly as it can be.
+
+    :param data: as many hosts as it would fill
+    :param most: what one domain may have of it, which is a copy or chunk of each object
+    :param hosts: the hosts of each domain
+    """
+    # The largest domains may have less than their share of the hosts.
+    left = sorted(hosts)
+    while len(left) > 1 and data / sum(left) * left[-1] > most:
+        data -= most
+        left.pop()
+    return data / sum(left)
 
 
 def check(cluster: Cluster, lost_nodes: frozenset[int], tool: Crushtool) -> Check:
@@ -144,9 +174,12 @@ def highest_fill(fill: float, placed: Spread) -> float:
     return fill * (1 + placed.deviation)
 
 
-def balanced_fill(fill: float, placed: Spread) -> float:
-    """Return the fill that the fullest OSD has at most when the balancer has ended."""
-    return fill * (placed.mean + _BALANCED_DEVIATION) / placed.mean if placed.mean else 0
+def balanced_fill(domain_fill: float, fill: float, placed: Spread) -> float:
+    """Return the fill that the fullest OSD has at most when the balancer has ended.
+
+    :param domain_fill: that of the fullest failure domain, out of which the balancer moves nothing
+    """
+    return domain_fill + fill * _BALANCED_DEVIATION / placed.mean if placed.mean else 0
 
 
 def problems(cluster: Cluster, outcome: Outcome | None, found: Check | None) -> list[str]:
@@ -168,8 +201,9 @@ def _of_outcome(cluster: Cluster, outcome: Outcome) -> list[str]:
             f'need {design.redundancy.chunks}: the data stays degraded until a host is back'
         )
     if outcome.is_full:
+        rest = 'remaining hosts' if outcome.is_even else f'rest of a {design.failure_domain}'
         texts.append(
-            f'the remaining hosts would be {outcome.fill:.1%} full: recovery stops at '
+            f'the {rest} would be {outcome.domain_fill:.1%} full: recovery stops at '
             f'{demand.BACKFILLFULL:.0%} (backfillfull), writes stop at {demand.FULL:.0%} (full)'
         )
     return texts
@@ -183,10 +217,10 @@ def _of_check(cluster: Cluster, outcome: Outcome | None, found: Check) -> list[s
         texts.append(
             f'CRUSH finds no place for all copies of {found.after.incomplete} placement groups'
         )
-    fill, placed = (
-        (outcome.fill, found.after) if outcome and found.after else (cluster.fill, found.before)
-    )
-    balanced = balanced_fill(fill, placed)
+    if outcome and found.after:
+        balanced = balanced_fill(outcome.domain_fill, outcome.fill, found.after)
+    else:
+        balanced = balanced_fill(cluster.fill, cluster.fill, found.before)
     if balanced >= demand.BACKFILLFULL and not (outcome and outcome.is_full):
         texts.append(f'the fullest OSD may be {balanced:.1%} full even with the balancer')
     return texts

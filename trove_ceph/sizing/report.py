@@ -98,20 +98,22 @@ def _crush(report: Report) -> dict[str, Any]:
     check, outcome = report.check, report.outcome
     assert check is not None
     return {
-        'before': _spread(check.before, report.cluster.fill),
-        'after': _spread(check.after, outcome.fill) if check.after and outcome else None,
+        'before': _spread(check.before, report.cluster.fill, report.cluster.fill),
+        'after': _spread(check.after, outcome.domain_fill, outcome.fill)
+        if check.after and outcome
+        else None,
         'degraded_groups': check.degraded,
         'stopped_groups': check.stopped,
         'gone_groups': check.gone,
     }
 
 
-def _spread(placed: Spread, fill: float) -> dict[str, Any]:
+def _spread(placed: Spread, domain_fill: float, fill: float) -> dict[str, Any]:
     return asdict(placed) | {
         'deviation': placed.deviation,
         'mean_fill': fill,
         'highest_fill': failure.highest_fill(fill, placed),
-        'balanced_fill': failure.balanced_fill(fill, placed),
+        'balanced_fill': failure.balanced_fill(domain_fill, fill, placed),
     }
 
 
@@ -219,8 +221,9 @@ def _failure(report: Report) -> Iterator[str]:
     if outcome:
         design = cluster.request.design
         yield f'Lost: {report.failed} ({len(outcome.lost_nodes)} of {cluster.nodes} hosts)'
+        rest = f'the rest of a {design.failure_domain} {outcome.domain_fill:.1%}, '
         yield (
-            f'  computed: {outcome.fill:.1%} full, '
+            f'  computed: {outcome.fill:.1%} full, {"" if outcome.is_even else rest}'
             + (
                 f'recovered after {duration(outcome.recovery_sec)}'
                 if outcome.recovery_sec is not None
@@ -229,9 +232,10 @@ def _failure(report: Report) -> Iterator[str]:
         )
     if check is None:
         return
-    yield f'  CRUSH, all hosts: {_spread_text(check.before, cluster.fill)}'
+    yield f'  CRUSH, all hosts: {_spread_text(check.before, cluster.fill, cluster.fill)}'
     if check.after and outcome:
-        yield f'  CRUSH, without the lost: {_spread_text(check.after, outcome.fill)}'
+        after = _spread_text(check.after, outcome.domain_fill, outcome.fill)
+        yield f'  CRUSH, without the lost: {after}'
         yield (
             f'  of {check.before.groups} placement groups: {check.degraded} lose a copy or chunk, '
             f'{check.stopped} stop writes until recovered, {check.gone} cannot be recovered'
@@ -244,12 +248,12 @@ def _failure(report: Report) -> Iterator[str]:
         )
 
 
-def _spread_text(placed: Spread, fill: float) -> str:
+def _spread_text(placed: Spread, domain_fill: float, fill: float) -> str:
     where = f'{placed.incomplete} incomplete' if placed.incomplete else 'all complete'
     return (
         f'{placed.groups} placement groups, {where}; mean fill {fill:.1%}, fullest OSD '
         f'{failure.highest_fill(fill, placed):.1%}, balanced '
-        f'{failure.balanced_fill(fill, placed):.1%} at most'
+        f'{failure.balanced_fill(domain_fill, fill, placed):.1%} at most'
     )
 
 

@@ -97,3 +97,9 @@ class Topology:
             return len(lost), self.nodes - len(lost)
         racks = [set(rack) for rack in self.racks]
         return sum(bool(rack & lost) for rack in racks), sum(bool(rack - lost) for rack in racks)
+
+    def hosts_left(self, lost: frozenset[int]) -> list[int]:
+        """Return the hosts of each failure domain that still has any."""
+        if self.domain is FailureDomain.HOST:
+            return [1] * (self.nodes - len(lost))
+        return [left for rack in self.racks if (left := len(set(rack) - lost))]

@@ -91,6 +91,32 @@ class ArithmeticTest(base.BaseTestCase):
         self.assertIsNone(outcome.recovery_sec)
         self.assertIn('100.0% full: recovery stops', failure.problems(planned, outcome, None)[0])
 
+    def test_the_rest_of_a_rack_keeps_a_copy_of_all_data(self):
+        # Three copies in three racks of two hosts, one of which is lost: the other one is twice as
+        # full, since no other rack may have a second copy.
+        racks = {'cluster/copies': 3, 'cluster/failure_domain': 'rack', 'cluster/nodes': 6}
+        racks |= {'cluster/nodes_per_rack': 2, 'cluster/devices_per_node': 1}
+        planned, outcome = simulate(sample.OF_RED_HAT | racks, 'host')
+        self.assertEqual(1.25, planned.fill)
+        self.assertAlmostEqual(1.5, outcome.fill)
+        self.assertAlmostEqual(2.5, outcome.domain_fill)
+        half = sample.OF_RED_HAT | racks | {'databases/0/instances': 4}
+        planned, outcome = simulate(half, 'host')
+        self.assertAlmostEqual(0.6, outcome.fill)
+        self.assertAlmostEqual(1.0, outcome.domain_fill)
+        self.assertTrue(outcome.is_full)
+        self.assertIsNone(outcome.recovery_sec)
+        [problem] = failure.problems(planned, outcome, None)
+        self.assertIn('the rest of a rack would be 100.0% full: recovery stops', problem)
+
+    def test_other_racks_take_the_rest_if_there_are_enough(self):
+        wide = RACKS | {'cluster/failure_domain': 'rack'}
+        _, outcome = simulate(wide, 'host')
+        self.assertAlmostEqual(outcome.fill, outcome.domain_fill)
+        # Two copies in two racks that are left of four.
+        _, outcome = simulate(wide, 'rack:2', 'host')
+        self.assertAlmostEqual(outcome.fill * 5 / 6 * 3 / 2, outcome.domain_fill)
+
     def test_too_few_hosts_for_the_copies(self):
         changes = sample.OF_RED_HAT | {'cluster/nodes': 3, 'cluster/copies': 3}
         planned, outcome = simulate(changes | {'databases/0/instances': 2}, 'host')
@@ -171,6 +197,18 @@ class CrushTest(base.BaseTestCase):
             self.assertLessEqual(found.degraded, found.before.groups * share * chunks * 1.5)
             self.assertGreater(found.degraded, found.before.groups * share)
             self.assertGreater(failure.highest_fill(outcome.fill, found.after), outcome.fill)
+
+    def test_balancer_does_not_move_copies_out_of_a_rack_that_needs_them(self):
+        racks = {'cluster/copies': 3, 'cluster/failure_domain': 'rack', 'cluster/nodes': 6}
+        racks |= {'cluster/nodes_per_rack': 2, 'databases/0/instances': 50}
+        planned, outcome, found = self.check(racks, 'host')
+        self.assertGreater(
+            failure.balanced_fill(outcome.domain_fill, outcome.fill, found.after),
+            2 * planned.fill,
+        )
+        self.assertAlmostEqual(
+            2 * planned.fill, failure.highest_fill(outcome.fill, found.after), delta=0.05
+        )
 
     def test_too_few_hosts_stay_degraded(self):
         changes = sample.OF_RED_HAT | {'cluster/nodes': 3, 'cluster/copies': 3}

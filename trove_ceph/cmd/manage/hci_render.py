@@ -3,16 +3,27 @@
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, schema_problems
 from trove_ceph.cmd.manage import base, columns, hci
 from trove_ceph.hci import host_settings, hosts_file, report
 from trove_ceph.hci.host_settings import Area, Verdict
 from trove_ceph.hci.render import files, tree, values
+from trove_ceph.schema_parts import NAME
 
+_USER = {
+    'type': 'string',
+    'pattern': '^(?!client\\.)[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
+    'description': 'a user of Ceph by its name without "client.", such as cinder',
+}
+_UUID = {
+    'type': 'string',
+    'pattern': '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\Z',
+    'description': 'a UUID such as 457eb676-33da-42ec-9a8c-9293d545c337',
+}
 _EXIT_CODES = """\
 exit status:
   0  the files are in the directory
@@ -69,17 +80,20 @@ examples:
         )
         parser.add_argument(
             '--rbd-user',
+            type=_text(_USER),
             default=default.user,
             metavar='NAME',
             help='the user of Ceph for guests, without "client." (default: %(default)s)',
         )
         parser.add_argument(
             '--rbd-secret-uuid',
+            type=_text(_UUID),
             metavar='UUID',
             help="libvirt's secret with that user's key; not written without it",
         )
         parser.add_argument(
             '--nova-pool',
+            type=_text(NAME),
             default=default.pool,
             metavar='POOL',
             help='the pool of root disks, if they are in Ceph (default: %(default)s)',
@@ -140,6 +154,17 @@ examples:
         ]
         names = [field.name for field in dataclasses.fields(host_settings.Setting)]
         return names, [[columns.of(row[name]) for name in names] for row in rows]
+
+
+def _text(kind: Mapping[str, Any]) -> Callable[[str], str]:
+    """Return what reads a text that is written to files, in a form that they can have."""
+
+    def read(text: str) -> str:
+        for _, problem in schema_problems.problems(text, kind):
+            raise argparse.ArgumentTypeError(problem)
+        return text
+
+    return read
 
 
 def _deployment(parsed_args: argparse.Namespace) -> values.Deployment:

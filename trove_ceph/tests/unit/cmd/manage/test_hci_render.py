@@ -58,6 +58,20 @@ class RenderTest(base.BaseTestCase):
         self.assertIn('osds_per_device: 2', found['ceph/osds.yaml'])
         self.assertIn('hosts/hci-1/etc/tmpfiles.d/trove-ceph-hci.conf', found)
 
+    def test_names_that_no_file_may_have(self):
+        for option, value, expected in (
+            ('--rbd-user', 'client.nova', 'without "client."'),
+            ('--rbd-user', '', 'a user of Ceph'),
+            ('--nova-pool', 'my pool', 'a name of letters'),
+            ('--nova-pool', 'vms\nrbd_user = admin', 'a name of letters'),
+            ('--rbd-secret-uuid', _SECRET[:-1], f'a UUID such as {_SECRET}'),
+            ('--rbd-secret-uuid', f'{_SECRET}\n', 'a UUID'),
+        ):
+            result = self.run_command(option, value, status=2)
+            self.assertIn(f'argument {option}: must be ', result.err)
+            self.assertIn(expected, result.err)
+            self.assertFalse(self.output.exists())
+
     def test_a_plan_that_must_not_be_deployed_is_not_written(self):
         result = self.run_command('--guests-per-host', '27', status=2)
         self.assertIn('the plan must not be deployed', result.err)

@@ -22,6 +22,7 @@ _MEMORY_MIB = (units.Ki, 64 * units.Mi)
 _DISK_BYTES = (units.G, 1000 * units.T)
 _VOLUME_BYTES = (units.Gi, 100 * units.Ti)
 _GUEST_MIB = (512, 16 * units.Mi)
+_SPEED_MBIT = (10, 10**7)
 #: The smallest huge page, of which the memory of a guest is made.
 _PAGE_MIB = 2
 
@@ -183,7 +184,7 @@ def _nics(
             Nic(
                 name=each['name'],
                 networks=frozenset(map(Network, each['networks'])),
-                speed_mbit_per_sec=sizes.mbit_per_sec_of(speed) if speed else None,
+                speed_mbit_per_sec=_speed_mbit((*path, index, 'speed'), speed) if speed else None,
                 numa_node=_node_of((*path, index), each, nodes),
             )
         )
@@ -209,7 +210,9 @@ def _memory_mib(path: ValuePath, text: str, bounds: tuple[int, int]) -> int:
     mib = given // units.Mi
     least, most = bounds
     if not least <= mib <= most:
-        raise Problem(path, f'{text} must be from {least} MiB to {most // units.Ki} GiB')
+        raise Problem(
+            path, f'{text} must be from {least} MiB to {most // units.Ki} GiB; check its unit'
+        )
     return mib
 
 
@@ -218,7 +221,19 @@ def _bytes(path: ValuePath, text: str, bounds: tuple[int, int]) -> int:
     least, most = bounds
     if not least <= given <= most:
         raise Problem(
-            path, f'{text} must be from {least / units.G:.4g} GB to {most / units.T:.4g} TB'
+            path,
+            f'{text} must be from {least / units.G:.4g} GB to {most / units.T:.4g} TB; check its '
+            'unit',
+        )
+    return given
+
+
+def _speed_mbit(path: ValuePath, text: str) -> int:
+    given = sizes.mbit_per_sec_of(text)
+    least, most = _SPEED_MBIT
+    if not least <= given <= most:
+        raise Problem(
+            path, f'{text} must be from {least} Mbit to {most // 10**6} Tbit; check its unit'
         )
     return given
 

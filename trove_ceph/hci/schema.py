@@ -13,7 +13,8 @@ _MEMORY = SIZE | {'description': 'a size with a unit of powers of 1024, such as 
 _NODE_NUMBER = whole_number(0, 1023, 'a NUMA node, as the kernel numbers it')
 _PATH = {
     'type': 'string',
-    'pattern': '^/dev/[^\\s]+\\Z',
+    # The characters that udev leaves in the names of devices.
+    'pattern': '^/dev(/(?!\\.)[A-Za-z0-9#+.:=@_-]+)+\\Z',
     'description': 'the path of a device, such as /dev/disk/by-id/nvme-A1',
 }
 _CORE = {

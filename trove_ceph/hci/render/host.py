@@ -9,7 +9,7 @@ from trove_ceph.hci.plan import HostPlan
 from trove_ceph.hci.render import values
 from trove_ceph.hci.render.values import Deployment
 
-_LINKS = PurePosixPath('/dev/disk')
+_DEVICES = PurePosixPath('/dev')
 
 
 def sysctl(deployment: Deployment, profile: HostPlan) -> str:
@@ -53,8 +53,11 @@ def sections(written: list[values.Written]) -> dict[str, list[values.Written]]:
 
 
 def _match(device: Device) -> str:
-    """Return the key of udev that matches a device by its link, or else by the kernel's name."""
+    """Return the key of udev that matches a device by its link, or else by the kernel's name.
+
+    Links are in directories, such as /dev/disk and /dev/mapper.
+    """
     path = PurePosixPath(device.path)
-    if path.is_relative_to(_LINKS):
-        return f'SYMLINK=="{path.relative_to("/dev")}"'
+    if path.parent != _DEVICES:
+        return f'SYMLINK=="{path.relative_to(_DEVICES)}"'
     return f'KERNEL=="{path.name}"'

@@ -144,6 +144,9 @@ class InvalidTest(base.BaseTestCase):
         self.assert_refused(('workload', 'volume'), '100MiB', 'from 1.074 GB')
         self.assert_refused(('workload', 'guest_memory'), '100MiB', 'from 512 MiB')
         self.assert_refused(('workload', 'guest_memory'), '1025MiB', 'not a multiple of 2 MiB')
+        for speed in ('0Gbit', '25Tbit'):
+            path = (*_HOST, 'nics', 0, 'speed')
+            self.assert_refused(path, speed, 'must be from 10 Mbit to 10 Tbit; check its unit')
         huge = '9' * 15 + 'PiB'
         self.assert_refused((*_HOST, 'memory'), huge, 'must be from')
 
@@ -193,7 +196,14 @@ class InvalidTest(base.BaseTestCase):
     def test_devices(self):
         self.assert_refused((*_HOST, 'data_devices', 0, 'class'), 'nvne', 'did you mean nvme?')
         self.assert_refused((*_HOST, 'db_devices', 0, 'class'), 'hdd', 'choose nvme, ssd')
-        self.assert_refused((*_HOST, 'data_devices', 0, 'path'), 'nvme0n1', 'path of a device')
+        for path in (
+            *('nvme0n1', '/dev/', '/dev/nvme0n1/', '/dev//nvme0n1', '/dev/./nvme0n1'),
+            *('/dev/../etc/passwd', '/dev/nvme*', '/dev/a"b', '/dev/a b', '/dev/nvme0n1\n'),
+        ):
+            self.assert_refused((*_HOST, 'data_devices', 0, 'path'), path, 'path of a device')
+        for path in ('/dev/disk/by-path/pci-0000:3b:00.0-nvme-1', '/dev/mapper/mpatha'):
+            given = hosts_file.parse(content(((*_HOST, 'data_devices', 0, 'path'), path)))
+            self.assertEqual(path, given.inventory.hosts[0].data_devices[0].path)
 
     def test_networks(self):
         for value in ('192.0.2.1/24', 'public', '192.0.2.0/33'):

@@ -150,6 +150,10 @@ class HostTestCase(base.BaseTestCase):
         self.assertEqual('none', rules['SYMLINK', 'disk/by-id/ssd-1n1', 'scheduler'])
         self.assertEqual('0', rules['SYMLINK', 'disk/by-id/ata-0n1', 'add_random'])
 
+    def test_queues_of_devices_that_the_kernel_numbers(self):
+        made = deployment.make(sample.inventory(data_devices=sample.devices(name='/dev/mapper/a')))
+        self.assertEqual('none', self._rules(made)['SYMLINK', 'mapper/a0n1', 'scheduler'])
+
     def test_tuned(self):
         parser = configparser.ConfigParser(delimiters='=', interpolation=None)
         texts = deployment.rendered(deployment.make())

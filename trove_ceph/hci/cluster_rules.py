@@ -14,6 +14,8 @@ from trove_ceph.hci.reservation import FREE_POOL
 from trove_ceph.hci.workload import RootDisk, Workload
 from trove_ceph.reference_figures import LEAST_SERVERS
 
+#: A device for data is as large as this many of the smallest ones at most.
+_MOST_SIZES = 10
 _SUPPORTED_HOSTS = 'QCT 2015: three servers at least'
 
 
@@ -22,6 +24,7 @@ def of_cluster(inventory: Inventory, workload: Workload) -> Iterator[Finding]:
     yield from _copies(inventory)
     yield from _host_count(inventory)
     yield from _classes(inventory)
+    yield from _device_sizes(inventory)
     yield from _replicas(inventory, workload)
     yield from _cidrs(inventory)
 
@@ -115,6 +118,25 @@ def _classes(inventory: Inventory) -> Iterator[Finding]:
             sources.SEAGATE_POOLS,
             'describe the hosts of each class in a file of their own: a pool for databases and its '
             'copies are on one class',
+        )
+
+
+def _device_sizes(inventory: Inventory) -> Iterator[Finding]:
+    """Yield that sizes differ so much that one of them has a wrong unit, or gets all data."""
+    devices = [(host, one) for host in inventory.hosts for one in host.data_devices]
+    host, smallest = min(devices, key=lambda each: each[1].size_bytes)
+    other, largest = max(devices, key=lambda each: each[1].size_bytes)
+    if largest.size_bytes > _MOST_SIZES * smallest.size_bytes:
+        yield Finding(
+            Level.ERROR,
+            'device-sizes',
+            f'hosts.{host.name}.data_devices',
+            f'{smallest.path} has {smallest.size_bytes / units.G:g} GB, and {largest.path} of '
+            f'{other.name} has {largest.size_bytes / units.G:g} GB',
+            f'devices that are {_MOST_SIZES} times as large as the smallest at most',
+            sources.CEPH_WEIGHT,
+            'check the units of the sizes; the largest devices would have nearly all data and '
+            'requests',
         )
 
 

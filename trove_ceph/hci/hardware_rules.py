@@ -162,10 +162,21 @@ def _unknown_nodes(path: str, host: Host) -> Iterator[Finding]:
 
 
 def db_share(host: Host, osds_per_device: int) -> Iterator[Finding]:
-    """Yield the OSD whose DB device is the smallest, if it is too small."""
+    """Yield the OSD whose DB device is the smallest, if it is too small, or too large for a DB."""
     with_db = [osd for osd in osds.layout(host, osds_per_device) if osd.db_device]
     if not with_db:
         return
+    largest = max(with_db, key=lambda osd: osd.db_bytes / osd.data_bytes)
+    if largest.db_bytes > largest.data_bytes:
+        yield Finding(
+            Level.ERROR,
+            'db-size',
+            f'hosts.{host.name}.db_devices',
+            f'{largest.db_bytes / units.G:g} GB for an OSD of {largest.data_bytes / units.G:g} GB',
+            'less than the data',
+            sources.CEPH_DB_SIZE,
+            'check the units of the sizes, and which devices are for data',
+        )
     worst = min(with_db, key=lambda osd: osd.db_bytes / osd.data_bytes)
     share = worst.db_bytes / worst.data_bytes
     if share < osds.LEAST_DB_SHARE:

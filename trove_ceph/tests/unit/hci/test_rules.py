@@ -76,6 +76,25 @@ class HardwareTest(RulesTest):
             db_devices=sample.db_devices(size=150 * units.G),
         )
 
+    def test_db_devices_that_are_larger_than_the_data(self):
+        self.broken_host(
+            *(_ERROR, 'db-size', 'db_devices', '93750 GB for an OSD of 3840 GB', 'less than'),
+            db_devices=sample.db_devices(size=375_000 * units.G),
+        )
+
+    def test_sizes_in_different_units(self):
+        slip = sample.devices(1, size=3840 * units.M)
+        rest = sample.devices()[1:]
+        made = self.broken_host(
+            *(_ERROR, 'device-sizes', 'data_devices', '/dev/nvme0n1 has 3.84 GB', '10 times'),
+            data_devices=slip + rest,
+        )
+        [one] = [one for one in made.findings if one.rule == 'device-sizes']
+        self.assertIn('/dev/nvme1n1 of hci-1 has 3840 GB', one.observed)
+        larger = sample.devices(1, size=38400 * units.G)
+        made = plan(sample.inventory(data_devices=larger + rest))
+        self.assertNotIn('device-sizes', {one.rule for one in made.findings})
+
     def test_mixed_classes(self):
         mixed = sample.devices(4) + sample.devices(2, DeviceClass.HDD, name='/dev/sd')
         self.broken_host(

@@ -26,6 +26,9 @@ from trove_ceph.sizing.fleet import (
 from trove_ceph.yaml_file import Problem
 
 _KEYS = 'databases and cluster'
+_LEAST_OPTIONS = (
+    'give at least --instances, --size, --iops or --iops-per-gib, --device-class and --device-size'
+)
 #: Operations of the OSDs of an NVMe device, each copy counted. Reef on 60 NVMe devices in 10 nodes
 #: wrote 0.8 million times per second with three copies (Ceph's blog, "Ceph Reef - 1 or 2 OSDs per
 #: NVMe?", 2023).
@@ -46,8 +49,7 @@ def load(path: str | None, options: Mapping[ValuePath, tuple[str, Any]]) -> Requ
     """
     if path is None and not options:
         raise exceptions.InvalidFleetError(
-            'there is no fleet: name a file with --fleet, or give at least --instances, --size, '
-            '--iops-per-gib, --device-class and --device-size'
+            f'there is no fleet: name a file with --fleet, or {_LEAST_OPTIONS}'
         )
     content: dict[str, Any] = {}
     if path is not None:
@@ -60,10 +62,20 @@ def load(path: str | None, options: Mapping[ValuePath, tuple[str, Any]]) -> Requ
     try:
         return parse(merged)
     except Problem as problem:
-        field = schema_problems.path_text(problem.path)
-        given = [name for where, (name, _) in options.items() if where == problem.path]
-        origin = given[0] if given else f'{path or "the options"}: {field}'.rstrip(': ')
-        raise exceptions.InvalidFleetError(f'{origin}: {problem}') from problem
+        raise exceptions.InvalidFleetError(_message(problem, path, options)) from problem
+
+
+def _message(
+    problem: Problem, path: str | None, options: Mapping[ValuePath, tuple[str, Any]]
+) -> str:
+    """Return a problem with the option that has the value, or else with the key."""
+    for where, (name, _) in options.items():
+        if problem.path[: len(where)] == where:
+            field = schema_problems.path_text(problem.path[len(where) :])
+            return ': '.join(filter(None, [name, field, str(problem)]))
+    field = schema_problems.path_text(problem.path)
+    found = ': '.join(filter(None, [path or 'the options', field, str(problem)]))
+    return found if path else f'{found}; without --fleet, {_LEAST_OPTIONS}'
 
 
 def _checked(content: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +117,7 @@ def parse(content: Mapping[str, Any]) -> Request:
         databases=tuple(
             _databases(number, one, design) for number, one in enumerate(content['databases'])
         ),
-        growth_per_year=content.get('growth_percent', 0) / 100,
+        growth_per_year=_growth(content.get('growth_percent', 0)),
         years=content.get('years', 3),
         io_size_bytes=_bytes(content, ('io_size',), _IO_BYTES, '16KiB'),
         write_share=content.get('write_share', 1),
@@ -113,6 +125,13 @@ def parse(content: Mapping[str, Any]) -> Request:
     for problem in _problems_between(fleet, design):
         raise problem
     return Request(fleet, design, _hardware(content.get('hardware'), design))
+
+
+def _growth(percent: float) -> float:
+    """Return growth as a share; refuse a share that is given as a percentage."""
+    if 0 < percent < 1:
+        raise Problem(('growth_percent',), f'{percent} is less than 1%; write 20 for 20%')
+    return percent / 100
 
 
 def _bytes(

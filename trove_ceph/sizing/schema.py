@@ -25,6 +25,15 @@ def _number(least: float, most: float, unit: str) -> dict[str, Any]:
     }
 
 
+def _share(least: float, most: float, whole: str) -> dict[str, Any]:
+    return {
+        'type': 'number',
+        'minimum': least,
+        'maximum': most,
+        'description': f'a share of {whole}, from {least:g} to {most:g}',
+    }
+
+
 def _positive(most: float, unit: str) -> dict[str, Any]:
     return {
         'type': 'number',
@@ -52,10 +61,15 @@ _FLEET = {
         'minItems': 1,
         'description': 'a list of groups of databases that are alike',
     },
-    'growth_percent': _number(0, 1000, 'percent by which the fleet grows each year'),
+    'growth_percent': {
+        'type': 'number',
+        'minimum': 0,
+        'maximum': 1000,
+        'description': 'the percentage by which the fleet grows each year, such as 20',
+    },
     'years': _number(0, 20, 'years'),
     'io_size': SIZE,
-    'write_share': _number(0, 1, 'writes in an operation, from 0 to 1'),
+    'write_share': _share(0, 1, 'operations'),
 }
 _DEVICE = mapping(
     {
@@ -78,7 +92,7 @@ _ERASURE = mapping(
 _RECOVERY = mapping(
     {
         'hours': _positive(1000, 'hours'),
-        'share': _number(0.05, 0.9, 'the network and the devices, a share from 0.05 to 0.9'),
+        'share': _share(0.05, 0.9, 'network and devices'),
     },
     [],
     'the keys hours and share',

@@ -100,8 +100,11 @@ class BadInputTest(base.BaseTestCase):
             ('cluster/device/size', '3.84GB', 'from 100GB to 200TB; check its unit'),
             ('cluster/device/throughput', '150KB', 'from 10MB to 100GB; check its unit'),
             ('growth_percent', -5, 'the least is 0'),
+            ('growth_percent', 0.2, '0.2 is less than 1%; write 20 for 20%'),
+            ('growth_percent', '20%', 'such as 20, not'),
             ('years', 1000, 'the most is 20'),
             ('write_share', 30, 'the most is 1'),
+            ('write_share', '50%', 'must be a share of operations, from 0 to 1'),
             ('cluster/copies', 1, 'the least is 2'),
             ('cluster/fill_percent', 100, 'the most is 95'),
         ):
@@ -170,7 +173,9 @@ class OptionsTest(base.BaseTestCase):
             ('databases', 0, 'iops'): ('--iops', 100),
             ('cluster', 'device', 'class'): ('--device-class', 'nvme'),
         }
-        self.assertIn('cluster.device: lacks size', self.fail_to_load(None, options))
+        error = self.fail_to_load(None, options)
+        self.assertIn('cluster.device: lacks size', error)
+        self.assertIn('give at least --instances, --size, --iops or --iops-per-gib, --dev', error)
         options['cluster', 'device', 'size'] = ('--device-size', '2TB')
         self.assertEqual(5, fleet_file.load(None, options).fleet.instances)
 
@@ -184,6 +189,9 @@ class OptionsTest(base.BaseTestCase):
         self.write()
         error = self.fail_to_load(self.path, {('cluster', 'nodes'): ('--nodes', 1)})
         self.assertIn('--nodes: 1 servers are 1 hosts, fewer', error)
+        options = {('cluster', 'erasure'): ('--erasure', {'k': 8, 'm': 0})}
+        error = self.fail_to_load(self.path, options)
+        self.assertEqual('--erasure: m: 0 is too small; the least is 1', error)
 
     def test_several_groups_are_changed_in_the_file(self):
         group = sample.CONTENT['databases'][0]

@@ -62,6 +62,7 @@ class _Plan:
             violations=(
                 *remarks.below(least),
                 *remarks.above(self._need, devices, fill, limit),
+                *remarks.of_design(self._need, nodes),
                 *remarks.without_recovery(self._need, nodes),
             ),
             notes=tuple(remarks.notes(self._need, nodes)),

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from oslo_utils import units
 
-from trove_ceph.sizing.decisions import QCT, RED_HAT, Decision
+from trove_ceph.reference_figures import LEAST_GROUPS_PER_OSD, MOST_FILL, MOST_GROUPS_PER_OSD
+from trove_ceph.sizing.decisions import CEPH, QCT, RED_HAT, Decision
 from trove_ceph.sizing.demand import Demand
 
 #: Of shares and sums of floating-point numbers.
@@ -42,6 +43,28 @@ def above(need: Demand, devices: int, fill: float, most_fill: Decision) -> Itera
                 f'devices per node: {devices} is more than {bound.value:g} ({bound.rule}; '
                 f'{bound.source})'
             )
+
+
+def of_design(need: Demand, nodes: int) -> Iterator[str]:
+    """Yield the rules that values of the fleet file break by themselves."""
+    design = need.request.design
+    if design.most_fill and design.most_fill > MOST_FILL:
+        yield (
+            f'fill_percent: {design.most_fill:.0%} is more than {MOST_FILL:.0%} (each server '
+            f'operates at less than {MOST_FILL:.0%}; {QCT}, "Reserving capacity for self-healing")'
+        )
+    if design.monitors and design.monitors > nodes:
+        yield (
+            f'monitors: {design.monitors} is more than {nodes} (one on each server; {CEPH}, '
+            'cephadm, MON service)'
+        )
+    groups, least, most = design.pgs_per_osd, LEAST_GROUPS_PER_OSD, MOST_GROUPS_PER_OSD
+    if groups and not least <= groups <= most:
+        broken = f'less than {least}' if groups < least else f'more than {most}'
+        yield (
+            f'pgs_per_osd: {groups} is {broken} ({least} to {most} on each OSD; {QCT} and '
+            f'{RED_HAT}, "Placement groups")'
+        )
 
 
 def without_recovery(need: Demand, nodes: int) -> Iterator[str]:

@@ -208,6 +208,10 @@ class GivenValuesTest(base.BaseTestCase):
             ),
             ({'cluster/network_gbit': 1}, 'network per node: 1 is less than 10 (10 GbE at least'),
             ({'cluster/monitors': 1}, 'monitors: 1 is less than 3 (an odd number'),
+            ({'cluster/monitors': 99}, 'monitors: 99 is more than 10 (one on each server'),
+            ({'cluster/fill_percent': 85}, 'fill_percent: 85% is more than 80% (each server'),
+            ({'cluster/pgs_per_osd': 50}, 'pgs_per_osd: 50 is less than 100 (100 to 200 on each'),
+            ({'cluster/pgs_per_osd': 250}, 'pgs_per_osd: 250 is more than 200 (100 to 200'),
             (
                 {'cluster/nodes': 10, 'databases/0/instances': 900, 'cluster/devices_per_node': 2},
                 'fill: 251.7% is more than 70.0%',

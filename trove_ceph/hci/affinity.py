@@ -27,14 +27,18 @@ def aggregates(inventory: Inventory) -> tuple[Aggregate, ...]:
 
 
 def _replicas(inventory: Inventory, workload: Workload) -> AffinityRule:
+    hosts, count = len(inventory.hosts), workload.replicas
+    replicas = '1 replica' if count == 1 else f'{count} replicas'
+    if count:
+        need = f'a database and {replicas} need {count + 1} of {hosts} hosts'
+    else:
+        need = f'no replicas are planned; there are hosts for {hosts - 1}'
     return AffinityRule(
         subject='a database and its replicas',
         mechanism='server group of Nova with the policy anti-affinity, which Trove creates',
         setting='openstack database instance create --locality anti-affinity',
-        limit=f'a database and {workload.replicas} replicas need {workload.replicas + 1} of '
-        f'{len(inventory.hosts)} hosts; it is chosen when the database is created, and then no '
-        'warm guest is used; Nova refuses a replica for which no host is left; racks are not '
-        'considered',
+        limit=f'{need}; it is chosen when the database is created, and then no warm guest is used; '
+        'Nova refuses a replica for which no host is left; racks are not considered',
     )
 
 

@@ -158,7 +158,7 @@ def _osd_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
                     f'{osds[0].data_bytes / 1000**4:.2f} TB',
                     cpu_list({osd.numa_node for osd in osds}),
                     osds[0].db_device or '-',
-                    f'{osds[0].db_bytes / 1000**3:.1f} GB',
+                    f'{osds[0].db_bytes / 1000**3:.1f} GB' if osds[0].db_device else '-',
                 ]
             )
     return _table(titles, rows)

@@ -176,9 +176,9 @@ def _deployment(parsed_args: argparse.Namespace) -> values.Deployment:
     if plan.errors:
         first = plan.errors[0]
         raise exceptions.InvalidHostsError(
-            f'{parsed_args.file}: the plan must not be deployed: {first.field} is '
-            f'{first.observed}, and must be {first.expected}; "trove-ceph-manage hci check" prints '
-            f'all {len(plan.errors)} errors'
+            f'{parsed_args.file}: the plan must not be deployed: {first.field}: {first.observed}; '
+            f'expected: {first.expected}; {first.advice}. "trove-ceph-manage hci check" prints all '
+            f'errors ({len(plan.errors)})'
         )
     replaced = [
         f'--{name.replace("_", "-")} {value}'

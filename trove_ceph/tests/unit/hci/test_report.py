@@ -32,6 +32,11 @@ class ReportTest(base.BaseTestCase):
         self.assertNotIn('WARNING', text)
         self.assertNotIn('source:', text)
 
+    def test_without_db_devices_and_replicas(self):
+        text = report.plan_text(plan(sample.inventory(db_devices=()), replicas=0))
+        self.assertIn('| /dev/nvme3n1 | 1    | 3.84 TB | 1    | -         | -          |', text)
+        self.assertIn('no replicas are planned; there are hosts for 4;', ' '.join(text.split()))
+
     def test_explanation(self):
         text = report.plan_text(plan(), explain=True)
         self.assertEqual(1, text.count('reserved_host_memory_mb = 63900 MiB'))

@@ -54,6 +54,7 @@ def parse(content: Mapping[str, Any]) -> HostsFile:
     networks = content.get('networks', {})
     for name, network in networks.items():
         _check_network(('networks', name), network)
+    _check_names(content['hosts'])
     inventory = Inventory(
         hosts=tuple(_host(name, each) for name, each in content['hosts'].items()),
         copies=content['copies'],
@@ -236,6 +237,18 @@ def _speed_mbit(path: ValuePath, text: str) -> int:
             path, f'{text} must be from {least} Mbit to {most // 10**6} Tbit; check its unit'
         )
     return given
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Refuse hosts that have the same name in CRUSH, which is that without the domain."""
+    owners: dict[str, str] = {}
+    for name in names:
+        short = name.split('.')[0]
+        if short in owners:
+            raise Problem(
+                ('hosts', name), f'the host is {short} in CRUSH, as {owners[short]} is; rename one'
+            )
+        owners[short] = name
 
 
 def _check_network(path: ValuePath, text: str) -> None:

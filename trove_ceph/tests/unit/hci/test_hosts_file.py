@@ -193,6 +193,11 @@ class InvalidTest(base.BaseTestCase):
         self.assert_refused(path, '/dev/nvme0n1', 'is given twice')
         self.assert_refused((*_HOST, 'nics', 1, 'name'), 'bond0', 'bond0 is given twice')
 
+    def test_hosts_that_crush_takes_for_one(self):
+        host = content()['hosts']['hci-1']
+        path = ('hosts', 'hci-2.example.org')
+        self.assert_refused(path, host, 'hci-2 in CRUSH, as hci-2 is')
+
     def test_devices(self):
         self.assert_refused((*_HOST, 'data_devices', 0, 'class'), 'nvne', 'did you mean nvme?')
         self.assert_refused((*_HOST, 'db_devices', 0, 'class'), 'hdd', 'choose nvme, ssd')

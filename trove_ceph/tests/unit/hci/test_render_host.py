@@ -11,6 +11,7 @@ import yaml
 from oslotest import base
 
 from trove_ceph.hci import hosts_file, report
+from trove_ceph.hci.inventory import Inventory
 from trove_ceph.hci.render import tree
 from trove_ceph.hci.workload import OsdChoices
 from trove_ceph.tests.unit.hci import deployment, sample
@@ -44,6 +45,12 @@ class CephTestCase(base.BaseTestCase):
             key = (f'osd/host:{profile.name}', 'osd_memory_target')
             self.assertEqual(str(profile.osd_memory_target_bytes), config[key])
         self.assertEqual('false', config['osd', 'osd_memory_target_autotune'])
+
+    def test_memory_of_a_host_by_its_name_in_crush(self):
+        made = deployment.make(Inventory((sample.host('hci-1.example.org'),), 1))
+        self.assertIn(('osd/host:hci-1', 'osd_memory_target'), self._config(made))
+        [spec, *_] = self._specs(made)
+        self.assertEqual(['hci-1.example.org'], spec['placement']['hosts'])
 
     def test_the_profile_of_mclock_has_its_queue(self):
         config = self._config(deployment.make())

@@ -228,6 +228,8 @@ def _fill_rows(report: Report) -> Iterator[tuple[str, float, float | None]]:
             outcome.fill,
             failure.highest_fill(outcome.fill, after) if after else None,
         )
+        if not outcome.is_even:
+            yield 'rest of the rack', outcome.domain_fill, None
         return
     design = cluster.request.design
     domains = cluster.demand.domains(cluster.nodes)

@@ -101,6 +101,15 @@ class PictureTest(SizeTestCase):
         self.assertEqual(set(), {str(node) for node in range(10)} - set(texts))
 
     @needs_crushtool
+    def test_the_rest_of_a_rack(self):
+        racks = {'cluster/copies': 3, 'cluster/failure_domain': 'rack', 'cluster/nodes_per_rack': 4}
+        self.write(racks | {'cluster/nodes': 12})
+        texts = self.texts('--fail', 'host', status=1)
+        self.assertIn('Hosts without 1 lost (red): 38.1% full', texts)
+        self.assertIn('rest of the rack', texts)
+        self.assertIn('46.6%', texts)
+
+    @needs_crushtool
     def test_lost_racks(self):
         self.write({'cluster/nodes_per_rack': 5, 'cluster/nodes': 20})
         texts = self.texts('--fail', 'rack', status=1)

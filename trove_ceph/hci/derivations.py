@@ -166,10 +166,14 @@ def _ratios(name: str, figures: Figures) -> Iterator[Derivation]:
 
 def _reserved_disk(name: str, figures: Figures) -> Derivation:
     if figures.workload.root_disk is RootDisk.CEPH:
-        formula = 'size of all devices - size of all devices / copies x 80 % / hosts'
+        formula = (
+            'size of all devices, those for DB and WAL too - size of those for data / copies x '
+            '80 % / hosts'
+        )
         raw, inventory = figures.inventory.raw_bytes / 1000**4, figures.inventory
+        all_devices = raw + inventory.db_bytes / 1000**4
         numbers = (
-            f'{raw:.2f} TB - {raw:.2f} TB / {inventory.copies} x '
+            f'{all_devices:.2f} TB - {raw:.2f} TB / {inventory.copies} x '
             f'{reference_figures.MOST_FILL:g} / {len(inventory.hosts)}'
         )
         source = f'{sources.QCT_HEALING}; {sources.NOVA_POOL}'

@@ -98,7 +98,7 @@ class Figures:
         if self.workload.root_disk is RootDisk.CEPH:
             inventory = self.inventory
             return reservation.reserved_pool_mb(
-                inventory.raw_bytes, inventory.copies, len(inventory.hosts)
+                inventory.raw_bytes, inventory.db_bytes, inventory.copies, len(inventory.hosts)
             )
         return reservation.reserved_local_disk_mb(self.host.local_disk_bytes or 0)
 

@@ -112,3 +112,8 @@ class Inventory:
     def raw_bytes(self) -> int:
         """The size of all devices for data."""
         return sum(one.size_bytes for host in self.hosts for one in host.data_devices)
+
+    @property
+    def db_bytes(self) -> int:
+        """The size of all devices for DB and WAL."""
+        return sum(one.size_bytes for host in self.hosts for one in host.db_devices)

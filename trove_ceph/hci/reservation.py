@@ -71,16 +71,18 @@ def reserved_local_disk_mb(local_disk_bytes: int) -> int:
     return math.ceil(local_disk_bytes * FREE_LOCAL_DISK / 1024**2)
 
 
-def reserved_pool_mb(raw_bytes: int, copies: int, hosts: int) -> int:
+def reserved_pool_mb(raw_bytes: int, db_bytes: int, copies: int, hosts: int) -> int:
     """Return what root disks in Ceph must leave of the disk that Nova reports for a host, in MiB.
 
     With root disks in Ceph each host reports the raw size of the cluster as its own disk
-    (``total_bytes`` of ``ceph df``), as if there were one copy and no other host. So a host leaves
-    all but its share of the pool, of which 20 % stay free.
+    (``total_bytes`` of ``ceph df``), as if there were one copy and no other host. BlueStore counts
+    the devices for DB and WAL as well, on which no data is. So a host leaves all but its share of
+    the pool, of which 20 % stay free.
 
-    :param raw_bytes: the size of all devices of the cluster
+    :param raw_bytes: the size of all devices for data of the cluster
+    :param db_bytes: that of all devices for DB and WAL
     :param copies: the copies of each object in the pool
     :param hosts: the hosts that run guests
     """
     share = raw_bytes / copies * MOST_FILL / hosts
-    return math.ceil((raw_bytes - share) / 1024**2)
+    return math.ceil((raw_bytes + db_bytes - share) / 1024**2)

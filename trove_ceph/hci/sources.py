@@ -28,5 +28,8 @@ CEPH_WEIGHT = 'Ceph, CRUSH: an OSD has data and requests in proportion to its si
 CEPH_NUMA = 'Ceph, osd_numa_prefer_iface; the node of the device comes first'
 NOVA_SHARED_SET = 'Nova, cpu_shared_set: the ratio applies to the CPUs of the set'
 NOVA_PAGES = 'Nova, hw:mem_page_size: a guest with huge pages is on one NUMA node'
-NOVA_POOL = 'Nova, get_pool_info: the disk of a host is the raw size of the cluster'
+NOVA_POOL = (
+    'Nova, get_pool_info: the disk of a host is the raw size of the cluster; Ceph, BlueStore: the '
+    'size of an OSD has that of its DB'
+)
 CHOSEN = 'chosen by the operator'

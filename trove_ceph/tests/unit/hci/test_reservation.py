@@ -59,7 +59,15 @@ class LimitsTest(base.BaseTestCase):
 
     def test_disks(self):
         self.assertEqual(137330, reservation.reserved_local_disk_mb(480 * 10**9))
-        self.assertEqual(69335938, reservation.reserved_pool_mb(76_800 * 10**9, 3, 5))
+        self.assertEqual(69335938, reservation.reserved_pool_mb(76_800 * 10**9, 0, 3, 5))
+
+    def test_root_disks_take_no_more_than_the_pool_has(self):
+        """Ceph counts the devices for DB and WAL in the size of the cluster, and Nova with it."""
+        data, db, copies, hosts = 76_800 * 10**9, 1_875 * 10**9, 3, 5
+        reserved = reservation.reserved_pool_mb(data, db, copies, hosts)
+        self.assertEqual(71124077, reserved)
+        left = hosts * (data + db - reserved * 1024**2)
+        self.assertAlmostEqual(0.8 * data / copies, left, delta=hosts * 1024**2)
 
 
 class LayoutTest(base.BaseTestCase):

@@ -240,7 +240,11 @@ def _failure(report: Report) -> Iterator[str]:
             f'  of {check.before.groups} placement groups: {check.degraded} lose a copy or chunk, '
             f'{check.stopped} stop writes until recovered, {check.gone} cannot be recovered'
         )
-    deviation = (check.after or check.before).deviation
+    deviation = check.before.deviation
+    if check.after and outcome:
+        # The balancer moves nothing out of a rack that needs it.
+        highest = failure.highest_fill(outcome.fill, check.after)
+        deviation = highest / outcome.domain_fill - 1
     if deviation > reference_figures.DEVIATION:
         yield (
             f'  the fullest OSD is {deviation:.0%} above the mean, the reserve for deviation is '

@@ -104,6 +104,9 @@ class PictureTest(SizeTestCase):
     def test_the_rest_of_a_rack(self):
         racks = {'cluster/copies': 3, 'cluster/failure_domain': 'rack', 'cluster/nodes_per_rack': 4}
         self.write(racks | {'cluster/nodes': 12})
+        out = self.of_file('--fail', 'host', status=1).out
+        self.assertRegex(out, r'computed: 38.1% full, the rest of a rack 46.6%, recovered after ')
+        self.assertNotIn('keep the balancer on', out)
         texts = self.texts('--fail', 'host', status=1)
         self.assertIn('Hosts without 1 lost (red): 38.1% full', texts)
         self.assertIn('rest of the rack', texts)

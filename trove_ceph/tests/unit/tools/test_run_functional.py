@@ -190,7 +190,7 @@ class RunTest(FakeStestr):
         started, cleaned_up = self.directory / 'started', self.directory / 'cleaned-up'
         # A signal before sigwait() is not lost.
         (self.directory / 'stestr').write_text(
-            f'#!{sys.executable}\n'
+            f'#!{self.python}\n'
             'import os, pathlib, signal, time\n'
             'signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n'
             'if os.fork():\n'
@@ -208,7 +208,7 @@ class RunTest(FakeStestr):
             self.stestr._interrupt(signal.SIGTERM, None)
             self.stestr._interrupt(signal.SIGTERM, None)
 
-        thread = threading.Thread(target=interrupt)
+        thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
         self.assertEqual(-signal.SIGTERM, self.stestr.run([SERIAL]))
         thread.join()

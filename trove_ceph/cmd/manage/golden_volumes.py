@@ -93,14 +93,7 @@ class Build(storage.StorageCommand, base.Report):
             'version', type=_version, metavar='VERSION', help='of MySQL, such as 9.7.4'
         )
         parser.add_argument('size_gib', type=_size, metavar='GIB', help='the size of the volume')
-        parser.add_argument(
-            '--wait',
-            type=float,
-            default=math.inf,
-            metavar='SEC',
-            help='how long to wait for the end; the work continues afterwards, as it does after '
-            'Ctrl-C; 0 only starts it (default: until it has ended)',
-        )
+        storage_images.add_wait(parser)
         return parser
 
     def make_report(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:

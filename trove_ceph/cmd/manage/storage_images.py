@@ -12,6 +12,18 @@ from trove_ceph.osc import columns as osc_columns
 from trove_ceph.storage import fencing, image_types, tasks
 
 
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that wait for a job of the service."""
+    parser.add_argument(
+        '--wait',
+        type=float,
+        default=math.inf,
+        metavar='SEC',
+        help='how long to wait for the end; the work continues afterwards, as it does after '
+        'Ctrl-C; 0 only starts it (default: until it has ended)',
+    )
+
+
 class Images(storage.StorageCommand, base.Lister):
     """List the images of a pool in order of their names."""
 
@@ -39,14 +51,7 @@ class Flatten(storage.StorageCommand, base.Report):
         parser.add_argument(
             'image', type=image_argument, metavar='POOL/IMAGE', help='the clone; it may be attached'
         )
-        parser.add_argument(
-            '--wait',
-            type=float,
-            default=math.inf,
-            metavar='SEC',
-            help='how long to wait for the end; the work continues afterwards, as it does after '
-            'Ctrl-C; 0 only starts it (default: until it has ended)',
-        )
+        add_wait(parser)
         return parser
 
     def make_report(self, parsed_args: argparse.Namespace) -> tuple[Mapping[str, Any], str]:

@@ -13,6 +13,7 @@ from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import names
 from trove_ceph.storage.fake import backend, lock_store
 from trove_ceph.storage_service import message_keys, rpcapi, server
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.storage_service import service_world
 
 TIMEOUT_SEC = 60
@@ -77,3 +78,23 @@ class BusTestCase(base.BaseTestCase):
         served.start()
         self.addCleanup(served.stop)
         return served
+
+
+class CommandTestCase(BusTestCase):
+    """With the configuration file of a command that is run in this process."""
+
+    words: tuple[str, ...] = ()
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(cfg.CONF.reset)
+        self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
+        with open(self.config, 'w') as config:
+            config.write('[trove_ceph_storage]\ntransport_url = fake://\n')
+            config.write(f'key_file = {self.key_file}\n')
+
+    def command(self, *arguments):
+        """Run the command of the class; return exit status and output."""
+        result = command.run(*self.words, *arguments, '--config-file', self.config)
+        self.err = result.err
+        return result.status, result.out

@@ -6,12 +6,10 @@ import threading
 import uuid
 
 import fixtures
-from oslo_config import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.storage.fake import backend, lock_store
-from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.storage_service import bus_case
 from trove_ceph.tests.unit.storage_service.service_world import MIB
 
@@ -19,20 +17,8 @@ CLONE = names.image_name('replica', str(uuid.uuid4()))
 FAKE = 'trove_ceph.storage.fake.backend.FakeBackend'
 
 
-class CommandTest(bus_case.BusTestCase):
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(cfg.CONF.reset)
-        self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
-        with open(self.config, 'w') as config:
-            config.write('[trove_ceph_storage]\ntransport_url = fake://\n')
-            config.write(f'key_file = {self.key_file}\n')
-
-    def command(self, *arguments):
-        """Return exit status and output."""
-        result = command.run('storage', *arguments, '--config-file', self.config)
-        self.err = result.err
-        return result.status, result.out
+class CommandTest(bus_case.CommandTestCase):
+    words = ('storage',)
 
     def test_status_and_jobs(self):
         self.serve('one')

@@ -3,13 +3,10 @@
 
 import json
 
-import fixtures
-from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.storage import golden, image_types
-from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.golden import world as golden_world
 from trove_ceph.tests.unit.storage_service import bus_case
 from trove_ceph.verification import report
@@ -18,23 +15,14 @@ VOLUME = golden_world.VOLUME
 WORDS = (VOLUME.pool, VOLUME.version, str(VOLUME.size_gib))
 
 
-class GoldenCommandTest(bus_case.BusTestCase):
+class GoldenCommandTest(bus_case.CommandTestCase):
+    words = ('golden-volumes',)
+
     def setUp(self):
         super().setUp()
-        self.addCleanup(cfg.CONF.reset)
-        self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
-        with open(self.config, 'w') as config:
-            config.write('[trove_ceph_storage]\ntransport_url = fake://\n')
-            config.write(f'key_file = {self.key_file}\n')
         self.golden = golden_world.World()
         self.golden.storage = self.world.storage
         self.serve('one', self.golden.builder())
-
-    def command(self, *arguments):
-        """Return exit status and output."""
-        result = command.run('golden-volumes', *arguments, '--config-file', self.config)
-        self.err = result.err
-        return result.status, result.out
 
     def listed(self):
         status, text = self.command('list', 'volumes', 'vault', '-f', 'json')

@@ -10,10 +10,16 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from trove_ceph import exceptions
-from trove_ceph.host import commands, data_volume, filesystem, processes
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, waiting
+from trove_ceph.host import commands, data_volume, filesystem, processes, workspace
+
+LOG = logging.getLogger(__name__)
 
 TIMEOUT_SEC = 60
+_RELEASE_SEC = 10.0
+_POLL_SEC = 0.01
 #: File name in the directory of the export.
 PID_FILE = 'qemu-storage-daemon.pid'
 
@@ -63,7 +69,7 @@ class RbdDevice:
         with contextlib.ExitStack() as stack:
             export = self._export(stack)
             self.device = commands.run('losetup', '--direct-io=on', '--find', '--show', export)
-            stack.callback(commands.run, 'losetup', '--detach', self.device)
+            stack.callback(detach, self.device)
             self._stack = stack.pop_all()
         return self
 
@@ -91,6 +97,25 @@ class RbdDevice:
         self.daemon_pid = int(pid_file.read_text())
         stack.callback(_terminate, self.daemon_pid)
         return export
+
+
+def detach(device: str) -> None:
+    """Detach a loop device, and wait until its file has all that was written to the device.
+
+    A sandbox that is started on this host has the mounts of the host until it leaves its old root.
+    So long a file system is not written back, although it is unmounted here, and the kernel
+    detaches its device later.
+    """
+    backing = workspace.SYSFS / Path(device).name / 'loop' / 'backing_file'
+    # Another file may be on the device as soon as it is free.
+    with contextlib.suppress(OSError):
+        file = backing.read_text()
+        commands.run('losetup', '--detach', device)
+        deadline = waiting.Deadline(_RELEASE_SEC)
+        while backing.read_text() == file:
+            if not deadline.pause(_POLL_SEC):
+                LOG.warning('%s is still in use after %s s', device, _RELEASE_SEC)
+                return
 
 
 class Filesystem:

@@ -5,14 +5,11 @@ import contextlib
 import os
 import shutil
 import subprocess
-import time
-from pathlib import Path
 
 from trove_ceph.host import commands, rbd_device
 from trove_ceph.tests.functional import mysqld
 
 VOLUME_BYTES = 1024**3
-_RELEASE_SEC = 60
 
 
 class LocalDisk:
@@ -29,24 +26,7 @@ class LocalDisk:
         return self
 
     def __exit__(self, *exception):
-        commands.run('losetup', '--detach', self.device)
-        self._await_release()
-
-    def _await_release(self):
-        """Wait until the file has all that was written to the device.
-
-        A sandbox that another test starts has the mounts of this host until it leaves its old root.
-        So long a file system is not written back, although it is unmounted here, and the kernel
-        detaches its device later.
-        """
-        backing = Path('/sys/block', Path(self.device).name, 'loop', 'backing_file')
-        deadline = time.monotonic() + _RELEASE_SEC
-        with contextlib.suppress(OSError):
-            # Another test may have the device by now.
-            while backing.read_text().strip() == str(self._file):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f'{self.device} still has {self._file}')
-                time.sleep(0.01)
+        rbd_device.detach(self.device)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 """Build a golden volume: make its content on this host, write it to an image, inspect it.
 
 Everything before the last step is undone after an error. After a kill, the next build removes what
-is left. The last step renames the snapshot, which is atomic: a golden volume is either ready, or
-nobody uses it.
+is left. The last step renames the snapshot, which is atomic: creations use a golden volume that is
+ready, and no other.
 """
 
 import contextlib

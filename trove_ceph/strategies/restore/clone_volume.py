@@ -24,7 +24,6 @@ class VolumeClone:
     """One volume that is being created from a backup."""
 
     def __init__(self, deps: BackupDependencies, request: RestoreRequest, plan: RestorePlan):
-        self._deps = deps
         self._request = request
         self._volume = cloned_volume.ClonedVolume(
             deps,
@@ -44,11 +43,4 @@ class VolumeClone:
 
     def steps(self) -> list[steps.Step]:
         """Return the steps."""
-        return [
-            *self._volume.steps(),
-            steps.Step('extend the volume', self._extend),
-            self._volume.assignment(),
-        ]
-
-    def _extend(self) -> None:
-        self._volume.extend(self._request.size_gib)
+        return self._volume.steps_for_instance(self._request.size_gib)

@@ -89,6 +89,14 @@ class ClonedVolume:
             undo=lambda: self._deps.trove.set_volume(self._request.instance_id, None),
         )
 
+    def steps_for_instance(self, size_gib: int) -> list[steps.Step]:
+        """Return the steps that create the volume with a size, and assign it to the instance."""
+        return [
+            *self.steps(),
+            steps.Step('extend the volume', lambda: self.extend(size_gib)),
+            self.assignment(),
+        ]
+
     def steps(self) -> list[steps.Step]:
         """Return the steps that create the volume."""
         return [

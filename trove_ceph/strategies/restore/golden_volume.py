@@ -98,11 +98,4 @@ class GoldenClone:
 
     def steps(self) -> list[steps.Step]:
         """Return the steps."""
-        return [
-            *self._volume.steps(),
-            steps.Step('extend the volume', self._extend),
-            self._volume.assignment(),
-        ]
-
-    def _extend(self) -> None:
-        self._volume.extend(self._request.size_gib)
+        return self._volume.steps_for_instance(self._request.size_gib)

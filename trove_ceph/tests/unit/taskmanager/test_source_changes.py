@@ -369,7 +369,7 @@ class EjectionTest(base.BaseTestCase):
             self.assertLessEqual(gtids(SOURCE, 12, 14), ahead.executed)
 
     def test_does_not_wait_for_a_replica_for_ever(self):
-        """Whoever controls its guest could show progress for ever."""
+        """A guest that its tenant controls could report progress for ever."""
         ahead = self.receive_more('two', pace_sec=50)
         ahead.received |= gtids(SOURCE, 12, 1000)
         self.refuse('replica two still executes')

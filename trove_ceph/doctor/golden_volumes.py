@@ -22,13 +22,19 @@ def read(conf: Any, content: tier_types.TiersFile) -> tuple[ConfiguredVolume, ..
     sizes_gib = sorted(set(conf.trove_ceph_golden.sizes_gib))
     if not sizes_gib:
         return ()
-    storage = rpcapi.StorageAPI(rpcapi.connect(conf))
-    found = []
-    for pool, version in sorted(set(_places(content, instance_health.list_versions()))):
-        for size_gib in sizes_gib:
-            volume = golden.GoldenVolume(pool, version, size_gib)
-            found.append(ConfiguredVolume(volume, _find_state(storage, volume)))
-    return tuple(found)
+    places = sorted(set(_places(content, instance_health.list_versions())))
+    volumes = [
+        golden.GoldenVolume(pool, version, size_gib)
+        for pool, version in places
+        for size_gib in sizes_gib
+    ]
+    connection = rpcapi.connect(conf)
+    try:
+        storage = rpcapi.StorageAPI(connection)
+        return tuple(ConfiguredVolume(one, _find_state(storage, one)) for one in volumes)
+    finally:
+        # The doctor may watch, and reads them again and again.
+        connection.transport.cleanup()
 
 
 def _places(

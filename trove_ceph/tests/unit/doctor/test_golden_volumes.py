@@ -3,6 +3,7 @@
 
 import dataclasses
 import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -25,7 +26,8 @@ class GoldenVolumesTest(base.BaseTestCase):
         self.world = worlds.World()
         self.versions = (VERSION,)
         self.sizes_gib = [3, 1, 3]
-        self.patch('trove_ceph.storage_service.rpcapi.connect', lambda _conf: None)
+        self.connection = mock.Mock()
+        self.patch('trove_ceph.storage_service.rpcapi.connect', lambda _conf: self.connection)
         self.patch(
             'trove_ceph.storage_service.rpcapi.StorageAPI', lambda _: self.world.deps().storage
         )
@@ -55,6 +57,7 @@ class GoldenVolumesTest(base.BaseTestCase):
             [('volumes', '9.7.4', 1, None), ('volumes', '9.7.4', 3, golden.State.READY)],
             self.read(),
         )
+        self.connection.transport.cleanup.assert_called_once_with()
 
     def test_without_sizes_nothing_is_asked(self):
         self.sizes_gib = []
@@ -85,3 +88,4 @@ class GoldenVolumesTest(base.BaseTestCase):
         storage = types.SimpleNamespace(describe=fail)
         self.patch('trove_ceph.storage_service.rpcapi.StorageAPI', lambda _: storage)
         self.assertRaises(exceptions.CephUnreachableError, self.read)
+        self.connection.transport.cleanup.assert_called_once_with()

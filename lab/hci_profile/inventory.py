@@ -45,7 +45,7 @@ def facts() -> ModuleType:
 
 
 def describe(state: str, root: Path = Path('/')) -> dict[str, Any]:
-    """Return NUMA nodes, network interfaces and the local disk of this machine.
+    """Return NUMA nodes, counted memory, network interfaces and local disk of this machine.
 
     :param state: a directory on the file system of Nova's instances
     :param root: where the machine's ``/proc`` and ``/sys`` are
@@ -54,6 +54,7 @@ def describe(state: str, root: Path = Path('/')) -> dict[str, Any]:
     host = module.Host(root)
     return {
         'numa': host.numa_nodes(),
+        'counted_memory_mib': host.counted_memory_mib(),
         # The lab's Ceph listens there.
         'nics': host.interfaces({'lo': {'public'}}),
         'local_disk_bytes': module.local_disk_bytes(state),

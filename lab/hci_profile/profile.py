@@ -4,6 +4,7 @@
 import configparser
 import dataclasses
 import json
+import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -95,6 +96,8 @@ def derive(
     commands = _ceph_commands(rendered / 'ceph/config.sh')
     osds = inventory.planned_osds(settings)
     nova = _nova(rendered / f'{_ETC}/nova/nova.conf.d', guest_cpus, memory_scale)
+    guests = _guests(machine, settings, nova, guest_cpus)
+    _fit_to_counted_memory(machine, nova)
     return Profile(
         cpu_scale=cpu_scale,
         memory_scale=memory_scale,
@@ -104,7 +107,7 @@ def derive(
         osds=osds,
         other_osds=[one for one in inventory.all_osds(settings) if one not in osds],
         osd_memory_target_mib=_target_mib(commands, memory_scale),
-        guests=_guests(machine, settings, nova, guest_cpus),
+        guests=guests,
         nova=nova,
         sysctl=_sysctl(rendered / f'{_ETC}/sysctl.d'),
         # That of one host, the memory target, is on the OSDs' command line.
@@ -205,6 +208,20 @@ def _guests(
     vcpus = len(guest_cpus) * float(options['cpu_allocation_ratio'])
     of_guest = min(settings['lab_flavor_vcpus'], len(guest_cpus))
     return int(min(memory_mib // settings['lab_flavor_ram_mib'], vcpus // of_guest))
+
+
+def _fit_to_counted_memory(machine: dict[str, Any], nova: dict[str, list[list[str]]]) -> None:
+    """Let guests have the memory that the kernel does not count for NUMA nodes, nor Nova then.
+
+    Nova gives guests (total - reserved) * ratio, which stays the same.
+    """
+    ratio = inventory.memory_mib(machine) / machine['counted_memory_mib']
+    if ratio > 1:
+        options = dict(nova['DEFAULT'])
+        options['ram_allocation_ratio'] = f'{ratio:.4f}'
+        reserved_mib = int(options['reserved_host_memory_mb'])
+        options['reserved_host_memory_mb'] = str(math.ceil(reserved_mib / ratio))
+        nova['DEFAULT'] = [list(pair) for pair in options.items()]
 
 
 def _sysctl(directory: Path) -> dict[str, str]:

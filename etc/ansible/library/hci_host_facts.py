@@ -100,6 +100,15 @@ class Host:
         online = _cpus(_read(self._sys / 'devices/system/cpu/online'))
         return [_node(0, _total_kib(_read(self._root / 'proc/meminfo')), self._cores(online))]
 
+    def counted_memory_mib(self) -> int:
+        """Return the memory that libvirt, and so Nova, counts: the sum of all NUMA nodes.
+
+        Some kernels count memory that was added at run time for the machine only.
+        """
+        nodes = (self._sys / 'devices/system/node').glob('node[0-9]*')
+        counted = sum(_total_kib(_read(path / 'meminfo')) for path in nodes)
+        return (counted or _total_kib(_read(self._root / 'proc/meminfo'))) // 1024
+
     def _cores(self, cpus: Iterable[int]) -> list[str]:
         """Return the CPUs of each core, in the order of their first ones."""
         topology = self._sys / 'devices/system/cpu'

@@ -144,15 +144,19 @@ class HostTestCase(base.BaseTestCase):
         kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
         kernel.add_node(0, '0-1', {0: '0', 1: '1'}, 8 * 1024**2)
         kernel.write('proc/meminfo', 'MemTotal:  25165824 kB\nMemFree: 1 kB\n')
-        (node,) = facts.Host(kernel.root).numa_nodes()
+        host = facts.Host(kernel.root)
+        (node,) = host.numa_nodes()
         self.assertEqual({'node': 0, 'memory': '24576MiB', 'cores': ['0', '1']}, node)
+        self.assertEqual(8192, host.counted_memory_mib())
 
     def test_kernel_without_numa(self):
         kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
         kernel.write('sys/devices/system/cpu/online', '0-1\n')
         kernel.write('proc/meminfo', 'MemTotal:  2097152 kB\nMemFree: 1 kB\n')
-        (node,) = facts.Host(kernel.root).numa_nodes()
+        host = facts.Host(kernel.root)
+        (node,) = host.numa_nodes()
         self.assertEqual({'node': 0, 'memory': '2048MiB', 'cores': ['0', '1']}, node)
+        self.assertEqual(2048, host.counted_memory_mib())
 
     def test_disks_with_lasting_names(self):
         self.assertEqual(

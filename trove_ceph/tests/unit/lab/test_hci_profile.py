@@ -17,6 +17,7 @@ from trove_ceph.tests.unit.cmd.manage import command as manage
 SMALL = {
     'numa': [{'node': 0, 'memory': '24105MiB', 'cores': ['0', '1']}],
     'nics': [{'name': 'lo', 'networks': ['public']}],
+    'counted_memory_mib': 24105,
     'local_disk_bytes': 270 * 10**9,
 }
 #: A server of two nodes with 16 cores of two threads each.
@@ -28,7 +29,8 @@ SERVER = SMALL | {
             'cores': [f'{16 * node + core},{32 + 16 * node + core}' for core in range(16)],
         }
         for node in (0, 1)
-    ]
+    ],
+    'counted_memory_mib': 262144,
 }
 SETTINGS = {
     'lab_hci_cpu_scale': 8,
@@ -91,6 +93,15 @@ class ProfileTest(ProfileTestCase):
         self.assertEqual('10752', nova['reserved_host_memory_mb'])
         self.assertEqual(5, made.guests)
 
+    def test_nova_gives_guests_memory_that_it_does_not_count(self):
+        expected = 24105 - int(dict(self.make().nova['DEFAULT'])['reserved_host_memory_mb'])
+        made = self.make(SMALL | {'counted_memory_mib': 12250})
+        nova = dict(made.nova['DEFAULT'])
+        free_mib = 12250 - int(nova['reserved_host_memory_mb'])
+        self.assertEqual('1.9678', nova['ram_allocation_ratio'])
+        self.assertAlmostEqual(expected, free_mib * float(nova['ram_allocation_ratio']), delta=4)
+        self.assertEqual(5, made.guests)
+
     def test_kernel_and_ceph_get_what_is_rendered(self):
         made = self.make()
         self.assertEqual('1', made.sysctl['vm.swappiness'])
@@ -135,6 +146,7 @@ class ProfileTest(ProfileTestCase):
     def test_this_machine_can_be_described(self):
         machine = inventory.describe(str(self.root))
         self.assertTrue(machine['numa'])
+        self.assertGreater(machine['counted_memory_mib'], 0)
         self.assertGreater(inventory.memory_mib(machine), 0)
         self.assertEqual('lo', machine['nics'][0]['name'])
 

@@ -6,6 +6,7 @@ from trove_ceph.db.tables.base import Base, Claimable
 from trove_ceph.db.tables.failover import FailoverPolicyRow, FailoverWatchRow
 from trove_ceph.db.tables.guests import GuestPoolRow, GuestRequestRow, GuestRow
 from trove_ceph.db.tables.operations import InstanceOperationRow, ReplacementRow
+from trove_ceph.db.tables.orphans import OrphanSweepRow
 from trove_ceph.db.tables.policies import BackupPolicyRow, PolicyBackupRow, PolicyRunRow
 from trove_ceph.db.tables.replication import ReplicaRow, ReplicationPolicyRow, ReplicationWatchRow
 
@@ -23,6 +24,7 @@ __all__ = (
     'InstanceOperationRow',
     'JobStart',
     'KeptVolumeRow',
+    'OrphanSweepRow',
     'PolicyBackupRow',
     'PolicyRunRow',
     'ReplacementRow',

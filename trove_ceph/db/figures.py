@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from trove_ceph.db import backup_figures, tables
+from trove_ceph.db import backup_figures, orphan_sweeps, tables
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.db.replacement_record import (
     OPEN,
@@ -66,6 +66,7 @@ class Figures:
     replicas: 'ReplicaFigures'
     backups: backup_figures.BackupFigures
     watch: 'WatchFigures'
+    orphans: 'OrphanFigures'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +107,18 @@ class WatchFigures:
     is_in_maintenance: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class OrphanFigures:
+    """The last sweep for orphans.
+
+    :param sweep_age_sec: seconds since it ended; None: there was none
+    :param left: number of orphans that it has left by kind, also if it is 0
+    """
+
+    sweep_age_sec: float | None
+    left: Mapping[str, int]
+
+
 def read(transactions: Transactions) -> Figures:
     """Return the figures of this moment.
 
@@ -129,6 +142,7 @@ def read(transactions: Transactions) -> Figures:
             replicas=_replica_figures(session, now),
             backups=backup_figures.read(session, now),
             watch=_watch_figures(session, now),
+            orphans=_orphan_figures(session, now),
         )
 
 
@@ -268,3 +282,10 @@ def _watch_figures(session: orm.Session, now: datetime.datetime) -> WatchFigures
         return WatchFigures(None, False)
     age_sec = None if found.reported_at is None else (now - found.reported_at).total_seconds()
     return WatchFigures(age_sec, found.maintenance_since is not None)
+
+
+def _orphan_figures(session: orm.Session, now: datetime.datetime) -> OrphanFigures:
+    sweep = orphan_sweeps.find_in(session)
+    if sweep is None:
+        return OrphanFigures(None, {})
+    return OrphanFigures((now - sweep.ended_at).total_seconds(), sweep.left)

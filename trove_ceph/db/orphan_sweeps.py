@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store of the last search for orphans, so that monitoring sees when none is made any more."""
+"""The store of the last sweep for orphans, so that monitoring sees when none is made any more."""
 
 import dataclasses
 import datetime
 from collections.abc import Mapping
+
+from sqlalchemy import orm
 
 from trove_ceph.db import tables
 from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
@@ -15,7 +17,7 @@ _CLOUD = 'cloud'
 
 @dataclasses.dataclass(frozen=True)
 class OrphanSweep:
-    """A search for orphans that has ended.
+    """A sweep for orphans that has ended.
 
     :param ended_at: by the clock of the database
     :param found: number of orphans by kind, also if it is 0
@@ -33,7 +35,7 @@ class OrphanSweep:
 
 
 class OrphanSweepStore:
-    """The last search; safe for use by several threads and processes.
+    """The last sweep; safe for use by several threads and processes.
 
     Each verb is one transaction. It raises ServiceUnavailableError when the database does not
     answer or lacks the tables.
@@ -45,14 +47,13 @@ class OrphanSweepStore:
         self._transactions = transactions or Transactions()
 
     def find(self) -> OrphanSweep | None:
-        """Return the last search; None: there was none."""
+        """Return the last sweep; None: there was none."""
         with self._transactions.reading() as session:
-            row = session.get(_Row, _CLOUD)
-            return None if row is None else OrphanSweep(row.ended_at, row.found, row.removed)
+            return find_in(session)
 
     @retry_on_deadlock
     def record(self, found: Mapping[str, int], removed: Mapping[str, int]) -> None:
-        """Record that a search has ended now, in place of the one before.
+        """Record that a sweep has ended now, in place of the one before.
 
         :param found: number of orphans by kind, also if it is 0
         :param removed: how many of them it has removed
@@ -69,3 +70,9 @@ class OrphanSweepStore:
                 return
             for name, value in values.items():
                 setattr(row, name, value)
+
+
+def find_in(session: orm.Session) -> OrphanSweep | None:
+    """Return the last sweep within a transaction of the caller; None: there was none."""
+    row = session.get(_Row, _CLOUD)
+    return None if row is None else OrphanSweep(row.ended_at, row.found, row.removed)

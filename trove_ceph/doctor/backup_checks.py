@@ -26,6 +26,7 @@ MANY_FAILURES = 3
 #: Until then a database may be one that was created to try something.
 UNPROTECTED_AGE = datetime.timedelta(days=1)
 TRASH_AGE = datetime.timedelta(days=7)
+ORPHAN_SWEEP_AGE = datetime.timedelta(days=7)
 LEAST_MYSQL = (8, 4)
 GUEST_MANAGER = 'trove_ceph.guestagent.manager.Manager'
 REPLICATION = 'trove_ceph.guestagent.replication.CloneReplication'
@@ -246,6 +247,16 @@ def check_orphans(kinds: Sequence[str]) -> Iterator[Finding]:
         yield warning(f'orphans: {kind}', f'{count}', 'none', remedies.ORPHANS)
 
 
+def check_orphan_sweep(records: Records) -> Iterator[Finding]:
+    """Yield that orphans were not looked for in a long time."""
+    sweep, expected = records.orphan_sweep, f'one in {ORPHAN_SWEEP_AGE.days} days'
+    if sweep is None:
+        yield warning('sweep for orphans', 'none is recorded', expected, remedies.ORPHANS)
+    elif records.now - sweep.ended_at > ORPHAN_SWEEP_AGE:
+        observed = f'the last one ended on {sweep.ended_at:%Y-%m-%d %H:%M} UTC'
+        yield warning('sweep for orphans', observed, expected, remedies.ORPHANS)
+
+
 def _with_policy(records: Records) -> Iterator[tuple[InstanceRow, BackupPolicy]]:
     index = policy_match.index(records.policies)
     for one in records.instances:
@@ -372,5 +383,12 @@ CHECKS = (
         'there are no orphans',
         lambda sources: sources.orphans(),
         check_orphans,
+    ),
+    Check(
+        'orphan-sweep',
+        System.BACKUPS,
+        f'"trove-ceph-manage gc" has looked for orphans within {ORPHAN_SWEEP_AGE.days} days',
+        lambda sources: sources.records(),
+        check_orphan_sweep,
     ),
 )

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 
 from trove_ceph.db.backup_record import BackupRecord, TrashedImage
+from trove_ceph.db.orphan_sweeps import OrphanSweep
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
 from trove_ceph.db.replica_record import ReplicaRecord
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
@@ -37,6 +38,7 @@ class Records:
     :param tiers: names of tiers by instance; only if a policy is for a tier
     :param runs: the last run of a policy by instance
     :param trashed: images that wait in the trash for their clones
+    :param orphan_sweep: the last sweep for orphans; None: there was none
     """
 
     now: datetime.datetime
@@ -50,6 +52,7 @@ class Records:
     runs: Mapping[str, PolicyRun] = dataclasses.field(default_factory=dict)
     replicas: tuple[ReplicaRecord, ...] = ()
     trashed: tuple[TrashedImage, ...] = ()
+    orphan_sweep: OrphanSweep | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,15 @@ from typing import Any
 
 from oslo_db.sqlalchemy import enginefacade
 
-from trove_ceph.db import backups, migration, policies, policy_record, replicas, transactions
+from trove_ceph.db import (
+    backups,
+    migration,
+    orphan_sweeps,
+    policies,
+    policy_record,
+    replicas,
+    transactions,
+)
 from trove_ceph.db.policy_record import BackupPolicy
 from trove_ceph.doctor.record_facts import Limits, Records, SchemaFacts
 from trove_ceph.taskmanager import factory, instance_tiers
@@ -39,6 +47,7 @@ def read(conf: Any) -> Records:
         runs=of_policies.runs(),
         replicas=tuple(replicas.ReplicaStore().list()),
         trashed=tuple(store.trashed_images()),
+        orphan_sweep=orphan_sweeps.OrphanSweepStore().find(),
     )
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove orphans one by one, and check each again right before it is removed."""
 
+import collections
 import contextlib
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
@@ -15,12 +17,22 @@ from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
+#: A sweep that ignores younger objects than this is complete.
+MOST_MIN_AGE = datetime.timedelta(days=7)
+
+
+class Sweeps(Protocol):
+    """Our table of the last sweep."""
+
+    def record(self, found: Mapping[str, int], removed: Mapping[str, int]) -> None: ...
+
 
 class Collector:
     """Finds and removes orphans.
 
     :param guests: the warm guests
     :param replicas: the table of replicas
+    :param sweeps: where the end of a sweep is recorded
     :param pools: the pools whose images are examined
     :param min_age: younger objects are ignored
     :param now: the current time, with its time zone
@@ -31,6 +43,7 @@ class Collector:
         deps: BackupDependencies,
         guests: Guests,
         replicas: Replicas,
+        sweeps: Sweeps,
         pools: Sequence[str],
         min_age: datetime.timedelta,
         now: datetime.datetime,
@@ -39,6 +52,8 @@ class Collector:
         self._guests = guests
         self._replicas = replicas
         self._pools = pools
+        self._sweeps = sweeps
+        self._min_age = min_age
         self._before = now - min_age
         self._inventory: inventory.Inventory
 
@@ -64,6 +79,16 @@ class Collector:
         """Start to purge the trashed images that have no clones."""
         volume_cleanup.purge_trashed(self._deps)
 
+    def record(self, found: Iterable[Orphan], removed: Iterable[Orphan]) -> None:
+        """Record the end of a sweep, for monitoring, unless its ``min_age`` left out too much.
+
+        :param found: the orphans that it has found
+        :param removed: those that it has removed
+        :raises ServiceUnavailableError: the database does not answer, or lacks the table
+        """
+        if self._min_age <= MOST_MIN_AGE:
+            self._sweeps.record(_count(found), _count(removed))
+
     def _judge(self) -> orphan_rules.OrphanRules:
         references = References(self._deps, self._guests, self._replicas)
         return orphan_rules.OrphanRules(self._deps, self._inventory, references, self._before)
@@ -76,6 +101,11 @@ def removal(deps: BackupDependencies, guests: Guests, orphan: Orphan) -> list[st
             deps.storage, deps.cinder, orphan.target.id, deps.wait_limits
         ).steps()
     return [steps.Step('remove the orphan', lambda: _remove(deps, guests, orphan), commits=True)]
+
+
+def _count(orphans: Iterable[Orphan]) -> Mapping[str, int]:
+    counts = collections.Counter(one.kind for one in orphans)
+    return {str(kind): counts[kind] for kind in Kind}
 
 
 def _remove(deps: BackupDependencies, guests: Guests, orphan: Orphan) -> None:

@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Sequence
 
-from trove_ceph.db import replicas
+from trove_ceph.db import orphan_sweeps, replicas
 from trove_ceph.gc import collector, guests
 from trove_ceph.taskmanager import factory, guest_factory
 from trove_ceph.tiers import tier_types, tiers_file
@@ -24,4 +24,12 @@ def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> 
     deps = factory.make_dependencies(conf, context=None)
     warm = guests.Guests(guest_factory.make_servers(conf), guest_factory.make_store(conf))
     now = datetime.datetime.now(datetime.UTC)
-    return collector.Collector(deps, warm, replicas.ReplicaStore(), pools, min_age, now)
+    return collector.Collector(
+        deps,
+        warm,
+        replicas.ReplicaStore(),
+        orphan_sweeps.OrphanSweepStore(),
+        pools,
+        min_age,
+        now,
+    )

@@ -148,6 +148,13 @@ WATCH_AGE = Description(
 WATCH_MAINTENANCE = Description(
     'trove_ceph_failover_maintenance', 'Whether an operator has suspended automatic failover.'
 )
+ORPHANS = Description(
+    'trove_ceph_orphans', 'Orphans that the last sweep for them has found and left.', ('kind',)
+)
+ORPHAN_SWEEP_AGE = Description(
+    'trove_ceph_orphan_sweep_age_seconds',
+    'Time since "trove-ceph-manage gc" last looked for orphans; +Inf: it never has.',
+)
 DESCRIPTIONS = tuple(one for one in globals().values() if isinstance(one, Description))
 
 
@@ -186,6 +193,9 @@ def metrics_of(
     age = found.watch.report_age_sec
     yield WATCH_AGE.gauge({} if age is None else {(): age})
     yield WATCH_MAINTENANCE.gauge({(): int(found.watch.is_in_maintenance)})
+    yield ORPHANS.gauge({(kind,): count for kind, count in found.orphans.left.items()})
+    age = found.orphans.sweep_age_sec
+    yield ORPHAN_SWEEP_AGE.gauge({(): math.inf if age is None else age})
 
 
 def _of_replicas(found: figures.ReplicaFigures) -> Iterator[core.GaugeMetricFamily]:

@@ -73,6 +73,18 @@ class _OrphanCommand(base.Lister):
         options.add_taskmanager_files(parser)
         return parser
 
+    def record(
+        self,
+        collector: 'gc_collector.Collector',
+        found: 'Sequence[Orphan]',
+        removed: 'Sequence[Orphan]' = (),
+    ) -> None:
+        """Record the end of the sweep; a failure of that must not hide its result."""
+        try:
+            collector.record(found, removed)
+        except exceptions.ServiceUnavailableError as error:
+            self.note(f'The sweep is not recorded: {error}')
+
     def show_orphans(
         self, found: 'Sequence[Orphan]', outcomes: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[Any]]:
@@ -89,12 +101,14 @@ class _OrphanCommand(base.Lister):
 
 
 class List(_OrphanCommand):
-    """List orphans; change nothing."""
+    """List orphans; change nothing, and record that they were looked for."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the orphans with whether they can be removed."""
         with taskmanager.translated():
-            found = _collector(parsed_args).find()
+            collector = _collector(parsed_args)
+            found = collector.find()
+            self.record(collector, found)
         stays = [one.stays_because(parsed_args.include_unknown) for one in found]
         return self.show_orphans(
             found, [f'stays: {reason}' if reason else 'can be removed' for reason in stays]
@@ -118,6 +132,8 @@ class Remove(_OrphanCommand):
             outcomes = [_remove(parsed_args, collector, one) for one in found]
             if parsed_args.yes:
                 collector.finish()
+            ended = zip(found, outcomes, strict=True)
+            self.record(collector, found, [one for one, outcome in ended if outcome == REMOVED])
         return self.show_orphans(found, outcomes)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the last search for orphans."""
+"""The table of the last sweep for orphans."""
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -8,7 +8,7 @@ from trove_ceph.db.tables import base
 
 
 class OrphanSweepRow(base.Base):
-    """The last search for orphans: the only row, see :mod:`orphan_sweeps`."""
+    """The last sweep for orphans: the only row, see :mod:`orphan_sweeps`."""
 
     __tablename__ = 'trove_ceph_orphan_sweeps'
 

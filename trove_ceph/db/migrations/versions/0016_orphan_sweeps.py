@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last search for orphans."""
+"""The last sweep for orphans."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -7,6 +7,7 @@ import functools
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import BackupRecord, RecordState, TrashedImage
+from trove_ceph.db.orphan_sweeps import OrphanSweep
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState, Retention, Scope
 from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
@@ -120,6 +121,10 @@ def trashed(hours):
     return TrashedImage('volumes-fast', 'id', 'name', NOW - hours * HOUR)
 
 
+def orphan_sweep(days):
+    return OrphanSweep(NOW - days * 24 * HOUR, {'image': 1}, {})
+
+
 RECORDS = Records(
     now=NOW,
     limits=Limits(heartbeat_sec=180, clone_depth=8, quiesce='none', unsafe_action='refuse'),
@@ -131,6 +136,7 @@ RECORDS = Records(
     runs={INSTANCE: run()},
     replicas=(replica(1),),
     trashed=(trashed(1),),
+    orphan_sweep=orphan_sweep(1),
 )
 
 

@@ -328,6 +328,10 @@ BROKEN = {
         (golden_volumes(golden.State.BUILT), W, str(GOLDEN)),
     ],
     'orphans': [({'orphans': ('image', 'volume', 'image')}, W, 'orphans: image')],
+    'orphan-sweep': [
+        (records(orphan_sweep=None), W, 'sweep for orphans'),
+        (records(orphan_sweep=facts.orphan_sweep(days=8)), W, 'sweep for orphans'),
+    ],
 }
 #: What looks like a defect and is none.
 WELL = {

@@ -310,7 +310,7 @@ class CommandTest(base.BaseTestCase):
 
     def make_collector(self, config_files, min_age):
         self.calls.append((config_files, min_age))
-        return self.world.collector()
+        return self.world.collector(min_age=max(min_age, worlds.MIN_AGE))
 
     def command(self, *arguments):
         """Return exit status and output."""
@@ -354,6 +354,38 @@ class CommandTest(base.BaseTestCase):
         self.assertIn('stays: ', text)
         (found,) = self.world.find()
         self.assertEqual(Kind.VOLUME, found.kind)
+
+    def test_records_the_end_of_each_sweep(self):
+        self.world.litter(Kind.IMAGE, Kind.VOLUME, Kind.VOLUME_RECORD)
+        none = dict.fromkeys(map(str, Kind), 0)
+        found = none | {'image': 1, 'volume': 1, 'volume record': 1}
+        for verb in ('list', 'remove'):
+            self.command(verb)
+            sweep = self.world.sweeps.find()
+            self.assertEqual((found, none), (sweep.found, sweep.removed))
+        volume = self.world.left[Kind.VOLUME]
+        with self.world.storage.open_writer(self.world.cinder.image(volume)):
+            self.command('remove', '--yes')
+        sweep = self.world.sweeps.find()
+        self.assertEqual((found, none | {'volume': 1}), (sweep.found, sweep.left))
+
+    def test_a_sweep_that_leaves_out_a_lot_is_not_recorded(self):
+        self.command('list', '--min-age-hours', str(24 * 7 + 1))
+        self.assertIsNone(self.world.sweeps.find())
+        self.command('list', '--min-age-hours', str(24 * 7))
+        self.assertIsNotNone(self.world.sweeps.find())
+
+    def test_shows_its_result_even_if_the_sweep_cannot_be_recorded(self):
+        self.world.litter(Kind.IMAGE)
+
+        class Sweeps:
+            def record(self, *_):
+                raise exceptions.ServiceUnavailableError('no table')
+
+        self.world.sweeps = Sweeps()
+        status, text = self.command('remove', '--yes', '--format', 'json')
+        self.assertEqual((0, ['removed']), (status, [one['outcome'] for one in json.loads(text)]))
+        self.assertEqual('The sweep is not recorded: no table\n', self.err)
 
     def test_fails_if_no_service_answers(self):
         def fail(*_):

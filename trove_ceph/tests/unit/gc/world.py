@@ -8,7 +8,7 @@ import uuid
 from oslo_utils import units
 
 from trove_ceph.cinder import resources as cinder_resources
-from trove_ceph.db import replicas
+from trove_ceph.db import orphan_sweeps, replicas, transactions
 from trove_ceph.gc import collector, guests
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
@@ -32,6 +32,7 @@ class World(worlds.World):
         self.gone_instance = gone.id
         self.warm_guests = Guests()
         self.replicas = replicas.ReplicaStore()
+        self.sweeps = orphan_sweeps.OrphanSweepStore(transactions.Transactions(worlds.emptied()))
         #: Their orphans, by kind.
         self.left = {}
 
@@ -41,11 +42,12 @@ class World(worlds.World):
         create.create_backup(self.deps(), backup)
         return backup
 
-    def collector(self, strike=None, days=2):
+    def collector(self, strike=None, days=2, min_age=MIN_AGE):
         """Return the command's collector, as of a number of days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
         deps = self.deps(strike)
-        return collector.Collector(deps, self.warm_guests, self.replicas, POOLS, MIN_AGE, now)
+        stores = (self.replicas, self.sweeps)
+        return collector.Collector(deps, self.warm_guests, *stores, POOLS, min_age, now)
 
     def find(self, **options):
         return self.collector(**options).find()

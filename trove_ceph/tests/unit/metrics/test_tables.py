@@ -2,6 +2,7 @@
 """The figures of backups and their metrics, from the tables in a database."""
 
 import datetime
+import math
 
 import sqlalchemy as sa
 from oslotest import base
@@ -186,6 +187,18 @@ class BackupMetricsTest(base.BaseTestCase):
         found = self.samples()
         self.assertEqual(3600, found[name,])
         self.assertEqual(1, found['trove_ceph_failover_maintenance',])
+
+    def test_the_sweep_for_orphans(self):
+        name = 'trove_ceph_orphan_sweep_age_seconds'
+        self.assertEqual(math.inf, self.samples()[name,])
+        found, removed = {'image': 3, 'job': 0}, {'image': 1}
+        self.add(
+            tables.OrphanSweepRow(name='cloud', ended_at=NOW - HOUR, found=found, removed=removed)
+        )
+        found = self.samples()
+        self.assertEqual(3600, found[name,])
+        self.assertEqual(2, found['trove_ceph_orphans', 'image'])
+        self.assertEqual(0, found['trove_ceph_orphans', 'job'])
 
     def count_queries(self):
         engine = self.facade.reader.get_engine()

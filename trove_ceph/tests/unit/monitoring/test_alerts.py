@@ -75,6 +75,11 @@ CASES = {
         {'trashed_image_oldest_seconds': '604000x30 0x40', 'trashed_images': '9x70'},
         65,
     ),
+    'OrphanSweepOverdue': (
+        {'orphan_sweep_age_seconds': '604801x1450'},
+        {'orphan_sweep_age_seconds': '604801x1000 60x450', 'orphans{kind="image"}': '9x1450'},
+        1445,
+    ),
     'BlocklistGrows': (
         {'blocklist_entries': '51x70'},
         {'blocklist_entries': '50x70'},
@@ -218,6 +223,7 @@ class AlertsTest(base.BaseTestCase):
             'PoolFilling': f'>= {ceph_checks.FILL_WARNING}',
             'PoolNearlyFull': f'>= {ceph_checks.FILL_ERROR}',
             'BlocklistGrows': f'> {ceph_checks.MOST_BLOCKED}',
+            'OrphanSweepOverdue': f'> {backup_checks.ORPHAN_SWEEP_AGE.total_seconds():.0f}',
             'TrashStays': f'> {backup_checks.TRASH_AGE.total_seconds():.0f}',
         }
         for name, threshold in thresholds.items():

@@ -2,7 +2,8 @@
 """${message}"""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

@@ -2,6 +2,7 @@
 """Take filled tables through all versions, forth, back and forth again."""
 
 import datetime
+import itertools
 
 import sqlalchemy as sa
 
@@ -14,6 +15,18 @@ _MOVED = {
     'trove_ceph_backups': {'worker', 'seen_at', 'failures', 'retry_at'},
     'trove_ceph_policy_runs': {'seen_at'},
 }
+
+
+#: The statements that change a database.
+_CHANGES = ('CREATE', 'ALTER', 'DROP', 'INSERT', 'UPDATE', 'DELETE')
+#: Those before and after which MySQL commits.
+_COMMITTED = _CHANGES[:3]
+#: To drop a column of SQLite, Alembic copies a table into one with this prefix; MySQL has no copy.
+_COPY = '_alembic_tmp_'
+
+
+class _KilledError(BaseException):
+    """The process ends here."""
 
 
 class MigrationDataContract:
@@ -91,6 +104,90 @@ class MigrationDataContract:
         migration.upgrade(self.engine)
         self.assert_kept(before, self.rows())
         self.assertEqual(migration.required_version(), migration.find_version(self.engine))
+
+    def test_an_upgrade_that_is_killed_is_repeated(self):
+        known = (migration.NO_TABLES, *migration.versions())
+        kills = [
+            self.check_kills(migration.upgrade, before, after)
+            for before, after in itertools.pairwise(known)
+        ]
+        # At least once in each, which has a statement and records its version.
+        self.assertLess(0, min(kills))
+
+    def test_a_downgrade_that_is_killed_is_repeated(self):
+        kills = [
+            self.check_kills(migration.downgrade, before, after)
+            for before, after in itertools.pairwise(migration.versions()[::-1])
+        ]
+        self.assertLess(0, min(kills))
+
+    def check_kills(self, change, before, after):
+        """Kill a change between each two statements; return how often.
+
+        Each run is killed after one statement, and the next one continues.
+        """
+        self.go_to(before)
+        change(self.engine, after)
+        expected = self.whole_state()
+        self.go_to(before)
+        kills = 0
+        while self.is_killed(change, after):
+            kills += 1
+            self.assertGreater(99, kills, f'no run makes progress from {before} to {after}')
+        self.assertEqual(expected, self.whole_state())
+        return kills
+
+    def go_to(self, version):
+        """Bring the tables to a version, with one row in each."""
+        known = (migration.NO_TABLES, *migration.versions())
+        found = known.index(migration.find_version(self.engine) or migration.NO_TABLES)
+        if found < known.index(version):
+            migration.upgrade(self.engine, version)
+        elif found > known.index(version):
+            migration.downgrade(self.engine, version)
+        with self.engine.begin() as connection:
+            for table in self.our_tables().values():
+                connection.execute(sa.delete(table))
+        self.fill(1)
+
+    def is_killed(self, change, version):
+        """Kill a change after its first statement that is committed; return whether it has more."""
+        committed, copied = [], []
+
+        def strike(connection, _cursor, statement, *_rest):
+            words = statement.split()
+            if words[0] not in _CHANGES or any(f'{name} ' in f'{statement} ' for name in copied):
+                return
+            if committed:
+                raise _KilledError
+            if words[0] in _COMMITTED:
+                connection.connection.commit()
+                committed.append(statement)
+            if words[2].startswith(_COPY):
+                copied.append(words[2].removeprefix(_COPY))
+
+        sa.event.listen(self.engine, 'before_cursor_execute', strike)
+        try:
+            change(self.engine, version)
+        except _KilledError:
+            return True
+        finally:
+            sa.event.remove(self.engine, 'before_cursor_execute', strike)
+        return False
+
+    def whole_state(self):
+        """Return the version, the tables with columns and indexes, and their rows."""
+        found = sa.inspect(self.engine)
+        shape = {
+            name: (
+                {one['name']: (str(one['type']), one['nullable']) for one in columns},
+                sorted(one['name'] for one in found.get_indexes(name)),
+                sorted(one['name'] for one in found.get_unique_constraints(name)),
+            )
+            for name in self.our_tables()
+            for columns in [found.get_columns(name)]
+        }
+        return migration.find_version(self.engine), shape, self.rows()
 
     def names(self):
         """Return all columns, each with its table."""

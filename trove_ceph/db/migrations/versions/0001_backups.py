@@ -2,8 +2,9 @@
 """Backups, and volumes and images that outlive deleted instances."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0001'
 down_revision = None
@@ -14,7 +15,7 @@ def _text():
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_backups',
         sa.Column('backup_id', sa.String(36), primary_key=True),
         sa.Column('instance_id', sa.String(36), nullable=False),
@@ -51,15 +52,17 @@ def upgrade():
         sa.Column('updated_at', sa.DateTime, nullable=False),
     )
     for column in ('instance_id', 'project_id', 'volume_id', 'state'):
-        op.create_index(f'ix_trove_ceph_backups_{column}', 'trove_ceph_backups', [column])
-    op.create_table(
+        schema_changes.ensure_index(
+            f'ix_trove_ceph_backups_{column}', 'trove_ceph_backups', [column]
+        )
+    schema_changes.ensure_table(
         'trove_ceph_kept_volumes',
         sa.Column('volume_id', sa.String(36), primary_key=True),
         sa.Column('instance_id', sa.String(36), nullable=False),
         sa.Column('project_id', sa.String(255), nullable=False),
         sa.Column('created_at', sa.DateTime, nullable=False),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_trashed_images',
         sa.Column('pool', sa.String(191), primary_key=True),
         sa.Column('image_id', sa.String(64), primary_key=True),
@@ -69,5 +72,6 @@ def upgrade():
 
 
 def downgrade():
-    for table in ('trove_ceph_trashed_images', 'trove_ceph_kept_volumes', 'trove_ceph_backups'):
-        op.drop_table(table)
+    schema_changes.drop_tables(
+        'trove_ceph_trashed_images', 'trove_ceph_kept_volumes', 'trove_ceph_backups'
+    )

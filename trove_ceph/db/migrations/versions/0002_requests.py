@@ -2,8 +2,9 @@
 """Requests for copies and verifications, and their results."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0002'
 down_revision = '0001'
@@ -14,7 +15,8 @@ def _text():
 
 
 def upgrade():
-    for column in (
+    schema_changes.ensure_columns(
+        'trove_ceph_backups',
         sa.Column('copy_wanted_at', sa.DateTime),
         sa.Column('verify_wanted_at', sa.DateTime),
         sa.Column('failures', sa.Integer),
@@ -24,18 +26,16 @@ def upgrade():
         sa.Column('copy_base_id', sa.String(36)),
         sa.Column('copy_base_because', _text()),
         sa.Column('gtid_before', _text()),
-    ):
-        op.add_column('trove_ceph_backups', column)
+    )
     for name in ('copy_wanted_at', 'verify_wanted_at'):
-        op.create_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups', [name])
+        schema_changes.ensure_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups', [name])
 
 
 def downgrade():
     for name in ('copy_wanted_at', 'verify_wanted_at'):
-        op.drop_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups')
-    with op.batch_alter_table('trove_ceph_backups') as batch:
-        for column in (
-            *('copy_wanted_at', 'verify_wanted_at', 'failures', 'retry_at', 'copy_error'),
-            *('verify_error', 'copy_base_id', 'copy_base_because', 'gtid_before'),
-        ):
-            batch.drop_column(column)
+        schema_changes.drop_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups')
+    schema_changes.drop_columns(
+        'trove_ceph_backups',
+        *('copy_wanted_at', 'verify_wanted_at', 'failures', 'retry_at', 'copy_error'),
+        *('verify_error', 'copy_base_id', 'copy_base_because', 'gtid_before'),
+    )

@@ -2,15 +2,16 @@
 """Backup policies, their last runs and their backups."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = '0003'
 down_revision = '0002'
 
 
 def upgrade():
-    op.add_column('trove_ceph_backups', sa.Column('quiesce_wanted', sa.String(16)))
-    op.create_table(
+    schema_changes.ensure_columns('trove_ceph_backups', sa.Column('quiesce_wanted', sa.String(16)))
+    schema_changes.ensure_table(
         'trove_ceph_backup_policies',
         sa.Column('policy_id', sa.String(36), primary_key=True),
         sa.Column('name', sa.String(64), nullable=False),
@@ -34,7 +35,7 @@ def upgrade():
         sa.Column('updated_at', sa.DateTime, nullable=False),
         sa.UniqueConstraint('scope', 'target', name='uq_trove_ceph_backup_policies_target'),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_policy_runs',
         sa.Column('instance_id', sa.String(36), primary_key=True),
         sa.Column('policy_id', sa.String(36), nullable=False),
@@ -48,7 +49,7 @@ def upgrade():
         sa.Column('count', sa.Integer, nullable=False),
         sa.Column('seen_at', sa.DateTime, nullable=False),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_policy_backups',
         sa.Column('number', sa.Integer, primary_key=True),
         sa.Column('backup_id', sa.String(36), nullable=False),
@@ -60,17 +61,15 @@ def upgrade():
         # A number is never used again, not even that of the last row.
         sqlite_autoincrement=True,
     )
-    op.create_index(
+    schema_changes.ensure_index(
         'ix_trove_ceph_policy_backups_instance_id', 'trove_ceph_policy_backups', ['instance_id']
     )
 
 
 def downgrade():
-    for table in (
+    schema_changes.drop_tables(
         'trove_ceph_policy_backups',
         'trove_ceph_policy_runs',
         'trove_ceph_backup_policies',
-    ):
-        op.drop_table(table)
-    with op.batch_alter_table('trove_ceph_backups') as batch:
-        batch.drop_column('quiesce_wanted')
+    )
+    schema_changes.drop_columns('trove_ceph_backups', 'quiesce_wanted')

@@ -4,6 +4,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from trove_ceph.db import schema_changes
+
 revision = '0004'
 down_revision = '0003'
 
@@ -28,22 +30,15 @@ def upgrade():
         sa.Column('verify_failures', sa.Integer),
         sa.Column('verify_retry_at', sa.DateTime),
     )
-    for table, columns in (
-        (_BACKUPS, (*_claim_columns(), *queue_columns)),
-        (_RUNS, _claim_columns()),
-    ):
-        for column in columns:
-            op.add_column(table, column)
-    op.create_index('ix_trove_ceph_backups_claim_token', _BACKUPS, ['claim_token'])
-    _carry_over()
-    for table, columns in (
-        (_BACKUPS, ('worker', 'seen_at', 'failures', 'retry_at')),
-        (_RUNS, ('seen_at',)),
-    ):
-        with op.batch_alter_table(table) as batch:
-            for column in columns:
-                batch.drop_column(column)
-    op.create_table(
+    schema_changes.ensure_columns(_BACKUPS, *_claim_columns(), *queue_columns)
+    schema_changes.ensure_columns(_RUNS, *_claim_columns())
+    schema_changes.ensure_index('ix_trove_ceph_backups_claim_token', _BACKUPS, ['claim_token'])
+    # The first column to go: without it, an earlier run has carried over.
+    if schema_changes.has_column(_BACKUPS, 'worker'):
+        _carry_over()
+    schema_changes.drop_columns(_BACKUPS, 'worker', 'seen_at', 'failures', 'retry_at')
+    schema_changes.drop_columns(_RUNS, 'seen_at')
+    schema_changes.ensure_table(
         'trove_ceph_job_starts',
         sa.Column('number', sa.Integer, primary_key=True),
         sa.Column('project_id', sa.String(255), nullable=False),
@@ -52,7 +47,9 @@ def upgrade():
         sa.Column('started_at', sa.DateTime, nullable=False),
         sqlite_autoincrement=True,
     )
-    op.create_index('ix_trove_ceph_job_starts_started_at', 'trove_ceph_job_starts', ['started_at'])
+    schema_changes.ensure_index(
+        'ix_trove_ceph_job_starts_started_at', 'trove_ceph_job_starts', ['started_at']
+    )
 
 
 def _carry_over():
@@ -124,31 +121,24 @@ def _without_suffix(worker):
 
 
 def downgrade():
-    op.drop_table('trove_ceph_job_starts')
-    for table, columns in (
-        (
-            _BACKUPS,
-            (
-                sa.Column('worker', sa.String(255)),
-                sa.Column('seen_at', sa.DateTime),
-                sa.Column('failures', sa.Integer),
-                sa.Column('retry_at', sa.DateTime),
-            ),
-        ),
-        (_RUNS, (sa.Column('seen_at', sa.DateTime),)),
-    ):
-        for column in columns:
-            op.add_column(table, column)
-    _carry_back()
-    with op.batch_alter_table(_RUNS) as batch:
-        batch.alter_column('seen_at', existing_type=sa.DateTime, nullable=False)
-    op.drop_index('ix_trove_ceph_backups_claim_token', _BACKUPS)
+    schema_changes.drop_tables('trove_ceph_job_starts')
+    schema_changes.ensure_columns(
+        _BACKUPS,
+        sa.Column('worker', sa.String(255)),
+        sa.Column('seen_at', sa.DateTime),
+        sa.Column('failures', sa.Integer),
+        sa.Column('retry_at', sa.DateTime),
+    )
+    schema_changes.ensure_columns(_RUNS, sa.Column('seen_at', sa.DateTime))
+    # The first column to go: without it, an earlier run has carried back.
+    if schema_changes.has_column(_BACKUPS, 'claim_role'):
+        _carry_back()
+    schema_changes.ensure_not_null(_RUNS, sa.Column('seen_at', sa.DateTime))
+    schema_changes.drop_index('ix_trove_ceph_backups_claim_token', _BACKUPS)
     claim = [column.name for column in _claim_columns()]
     queues = ('copy_failures', 'copy_retry_at', 'verify_failures', 'verify_retry_at')
-    for table, names in ((_BACKUPS, (*claim, *queues)), (_RUNS, claim)):
-        with op.batch_alter_table(table) as batch:
-            for name in names:
-                batch.drop_column(name)
+    schema_changes.drop_columns(_BACKUPS, *claim, *queues)
+    schema_changes.drop_columns(_RUNS, *claim)
 
 
 def _carry_back():

@@ -2,14 +2,15 @@
 """Claims on instances that are being created or deleted."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = '0006'
 down_revision = '0005'
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_instance_operations',
         sa.Column('instance_id', sa.String(36), primary_key=True),
         sa.Column('created_at', sa.DateTime, nullable=False),
@@ -21,4 +22,4 @@ def upgrade():
 
 
 def downgrade():
-    op.drop_table('trove_ceph_instance_operations')
+    schema_changes.drop_tables('trove_ceph_instance_operations')

@@ -2,16 +2,16 @@
 """The time from the start of a backup to its snapshot."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = '0007'
 down_revision = '0006'
 
 
 def upgrade():
-    op.add_column('trove_ceph_backups', sa.Column('snapshot_sec', sa.Float))
+    schema_changes.ensure_columns('trove_ceph_backups', sa.Column('snapshot_sec', sa.Float))
 
 
 def downgrade():
-    with op.batch_alter_table('trove_ceph_backups') as batch:
-        batch.drop_column('snapshot_sec')
+    schema_changes.drop_columns('trove_ceph_backups', 'snapshot_sec')

@@ -2,8 +2,9 @@
 """Warm guests, their pools and the requests for them."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0008'
 down_revision = '0007'
@@ -14,7 +15,7 @@ def _text():
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_guests',
         sa.Column('guest_id', sa.String(36), primary_key=True),
         sa.Column('pool', sa.String(191), nullable=False),
@@ -34,8 +35,8 @@ def upgrade():
         sa.Column('seen_at', sa.DateTime),
     )
     for column in ('pool', 'state'):
-        op.create_index(f'ix_trove_ceph_guests_{column}', 'trove_ceph_guests', [column])
-    op.create_table(
+        schema_changes.ensure_index(f'ix_trove_ceph_guests_{column}', 'trove_ceph_guests', [column])
+    schema_changes.ensure_table(
         'trove_ceph_guest_pools',
         sa.Column('pool', sa.String(191), primary_key=True),
         sa.Column('claim_role', sa.String(16)),
@@ -43,18 +44,19 @@ def upgrade():
         sa.Column('claim_token', sa.String(32)),
         sa.Column('heartbeat_at', sa.DateTime),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_guest_requests',
         sa.Column('id', sa.Integer, primary_key=True),
         sa.Column('pool', sa.String(191), nullable=False),
         sa.Column('requested_at', sa.DateTime, nullable=False),
         sa.Column('guest_id', sa.String(36)),
     )
-    op.create_index(
+    schema_changes.ensure_index(
         'ix_trove_ceph_guest_requests_requested_at', 'trove_ceph_guest_requests', ['requested_at']
     )
 
 
 def downgrade():
-    for table in ('trove_ceph_guest_requests', 'trove_ceph_guest_pools', 'trove_ceph_guests'):
-        op.drop_table(table)
+    schema_changes.drop_tables(
+        'trove_ceph_guest_requests', 'trove_ceph_guest_pools', 'trove_ceph_guests'
+    )

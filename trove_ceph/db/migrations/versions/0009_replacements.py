@@ -2,8 +2,9 @@
 """Replacements of the servers of instances."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0009'
 down_revision = '0008'
@@ -16,7 +17,7 @@ def _text():
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         _TABLE,
         sa.Column('replacement_id', sa.String(36), primary_key=True),
         sa.Column('open_instance_id', sa.String(36)),
@@ -60,8 +61,8 @@ def upgrade():
         sa.UniqueConstraint('open_instance_id', name='uq_trove_ceph_replacements_open'),
     )
     for column in ('instance_id', 'project_id', 'ended_at'):
-        op.create_index(f'ix_{_TABLE}_{column}', _TABLE, [column])
+        schema_changes.ensure_index(f'ix_{_TABLE}_{column}', _TABLE, [column])
 
 
 def downgrade():
-    op.drop_table(_TABLE)
+    schema_changes.drop_tables(_TABLE)

@@ -2,15 +2,16 @@
 """Failover policies, and the watch over all databases."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0011'
 down_revision = '0010'
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_failover_policies',
         sa.Column('policy_id', sa.String(36), primary_key=True),
         sa.Column('scope', sa.String(16), nullable=False),
@@ -21,7 +22,7 @@ def upgrade():
         sa.Column('updated_at', sa.DateTime, nullable=False),
         sa.UniqueConstraint('scope', 'target', name='uq_trove_ceph_failover_policies_target'),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_failover_watch',
         sa.Column('name', sa.String(16), primary_key=True),
         sa.Column('claim_role', sa.String(16)),
@@ -36,5 +37,4 @@ def upgrade():
 
 
 def downgrade():
-    for table in ('trove_ceph_failover_watch', 'trove_ceph_failover_policies'):
-        op.drop_table(table)
+    schema_changes.drop_tables('trove_ceph_failover_watch', 'trove_ceph_failover_policies')

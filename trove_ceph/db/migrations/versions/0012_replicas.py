@@ -2,8 +2,9 @@
 """Replicas, the policies of their sources, and the watch over them."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from trove_ceph.db import schema_changes
 
 revision = '0012'
 down_revision = '0011'
@@ -25,7 +26,7 @@ def _claim():
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         _TABLE,
         sa.Column('instance_id', sa.String(36), primary_key=True),
         sa.Column('project_id', sa.String(255), nullable=False),
@@ -68,8 +69,8 @@ def upgrade():
         *_claim(),
     )
     for column in ('project_id', 'source_id', 'state'):
-        op.create_index(f'ix_{_TABLE}_{column}', _TABLE, [column])
-    op.create_table(
+        schema_changes.ensure_index(f'ix_{_TABLE}_{column}', _TABLE, [column])
+    schema_changes.ensure_table(
         'trove_ceph_replication_policies',
         sa.Column('instance_id', sa.String(36), primary_key=True),
         sa.Column('created_at', sa.DateTime, nullable=False),
@@ -79,7 +80,7 @@ def upgrade():
         sa.Column('max_own_percent', sa.Integer),
         sa.Column('max_lag_sec', sa.Integer),
     )
-    op.create_table(
+    schema_changes.ensure_table(
         'trove_ceph_replication_watch',
         sa.Column('name', sa.String(16), primary_key=True),
         *_claim(),
@@ -87,9 +88,6 @@ def upgrade():
 
 
 def downgrade():
-    for table in (
-        'trove_ceph_replication_watch',
-        'trove_ceph_replication_policies',
-        _TABLE,
-    ):
-        op.drop_table(table)
+    schema_changes.drop_tables(
+        'trove_ceph_replication_watch', 'trove_ceph_replication_policies', _TABLE
+    )

@@ -2,7 +2,8 @@
 """Why a failover was requested, and when it has begun to stop a MySQL that serves."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = '0013'
 down_revision = '0012'
@@ -11,11 +12,12 @@ _TABLE = 'trove_ceph_replacements'
 
 
 def upgrade():
-    op.add_column(_TABLE, sa.Column('cause', sa.String(16)))
-    op.add_column(_TABLE, sa.Column('stop_requested_at', sa.DateTime))
+    schema_changes.ensure_columns(
+        _TABLE,
+        sa.Column('cause', sa.String(16)),
+        sa.Column('stop_requested_at', sa.DateTime),
+    )
 
 
 def downgrade():
-    with op.batch_alter_table(_TABLE) as batch:
-        for name in ('stop_requested_at', 'cause'):
-            batch.drop_column(name)
+    schema_changes.drop_columns(_TABLE, 'stop_requested_at', 'cause')

@@ -2,7 +2,8 @@
 """The last sweep for orphans."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from trove_ceph.db import schema_changes
 
 revision = '0016'
 down_revision = '0015'
@@ -11,7 +12,7 @@ _TABLE = 'trove_ceph_orphan_sweeps'
 
 
 def upgrade():
-    op.create_table(
+    schema_changes.ensure_table(
         _TABLE,
         sa.Column('name', sa.String(16), primary_key=True),
         sa.Column('ended_at', sa.DateTime, nullable=False),
@@ -21,4 +22,4 @@ def upgrade():
 
 
 def downgrade():
-    op.drop_table(_TABLE)
+    schema_changes.drop_tables(_TABLE)

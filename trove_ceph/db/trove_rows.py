@@ -17,6 +17,7 @@ class InstanceRow:
     """
 
     instance_id: str
+    project_id: str
     created_at: datetime.datetime
     is_settled: bool
     datastore: str

@@ -25,6 +25,8 @@ LATE_INTERVALS = 2
 MANY_FAILURES = 3
 #: Until then a database may be one that was created to try something.
 UNPROTECTED_AGE = datetime.timedelta(days=1)
+#: A finding about many objects names so many of them; the others are in its details.
+MOST_NAMED = 3
 TRASH_AGE = datetime.timedelta(days=7)
 ORPHAN_SWEEP_AGE = datetime.timedelta(days=7)
 LEAST_MYSQL = (8, 4)
@@ -111,25 +113,40 @@ def _late(
 
 
 def check_unprotected(records: Records) -> Iterator[Finding]:
-    """Yield the instances that have no good backup, and for which no policy takes one.
+    """Yield that instances have no good backup and no policy that takes one: once for all of them.
 
     A disabled policy is a decision of its owner. A replica is protected by its source. An instance
     whose agent has never reported has no data, such as one whose creation has failed.
     """
+    found = sorted(_unprotected(records), key=lambda one: (one.project_id, one.instance_id))
+    if not found:
+        return
+    named = ', '.join(one.instance_id for one in found[:MOST_NAMED])
+    more = f' and {len(found) - MOST_NAMED} more' if len(found) > MOST_NAMED else ''
+    projects = len({one.project_id for one in found})
+    yield Finding(
+        Level.WARNING,
+        'instances',
+        f'{len(found)}, of {projects} projects, have no policy and no good backup: {named}{more}',
+        'a policy, or a backup, for each',
+        remedies.CREATE_POLICY.format(id=found[0].instance_id),
+        details=tuple(
+            {'instance_id': one.instance_id, 'project_id': one.project_id} for one in found
+        ),
+    )
+
+
+def _unprotected(records: Records) -> Iterator[InstanceRow]:
     policies = policy_match.index(records.policies)
+    protected = {one.instance_id for one in records.backups if one.state.is_complete}
     for one in records.instances:
         is_new = one.heartbeat_at is None or records.now - one.created_at < UNPROTECTED_AGE
         if one.is_replica or is_new or not one.has_our_guest_agent:
             continue
         if policy_match.matching(policies, _subject(records, one)):
             continue
-        if not any(_good_backups_of(records, one)):
-            yield warning(
-                f'instance {one.instance_id}',
-                'no policy and no good backup',
-                'a policy, or a backup',
-                remedies.CREATE_POLICY.format(id=one.instance_id),
-            )
+        if one.instance_id not in protected:
+            yield one
 
 
 def check_policies(records: Records) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class Level(enum.StrEnum):
@@ -28,6 +28,7 @@ class Finding:
     :param object: a pool, an option, an instance or another object
     :param command: what mends it, or shows an operator what to mend; empty if nothing is to be done
     :param check: the name of the check
+    :param details: the single objects of a finding about many, for programs
     """
 
     level: Level
@@ -36,6 +37,7 @@ class Finding:
     expected: str
     command: str
     check: str = ''
+    details: tuple[Mapping[str, str], ...] = ()
 
 
 def warning(thing: str, observed: str, expected: str, command: str) -> Finding:

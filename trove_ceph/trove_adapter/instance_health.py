@@ -26,6 +26,7 @@ def list_instances() -> tuple[InstanceRow, ...]:
     return tuple(
         InstanceRow(
             row.id,
+            row.tenant_id,
             _plain(row.created),
             row.task_status == InstanceTasks.NONE,
             versions[row.datastore_version_id].datastore,

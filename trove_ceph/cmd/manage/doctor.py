@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import base, gc, options
+from trove_ceph.cmd.manage import base, columns, gc, options
 from trove_ceph.cmd.manage import tiers as tiers_command
 from trove_ceph.doctor import check, checks, finding, measurement, sources
 from trove_ceph.doctor.finding import Finding, Level
@@ -22,6 +22,7 @@ DEFAULT_MEASUREMENTS = '/var/lib/trove-ceph/measurements.json'
 _CINDER_CONF = '/etc/cinder/cinder.conf'
 _NOVA_CONF = '/etc/nova/nova.conf'
 _COLUMNS = ('level', 'check', 'object', 'observed', 'expected', 'command')
+_DETAILS = 'details'
 _EXIT_CODES = """\
 exit status:
    0  all is well; otherwise the worst finding counts, as in monitoring plugins
@@ -80,6 +81,8 @@ class Doctor(base.Lister):
 
     examples = _EXAMPLES
     exit_codes = _EXIT_CODES
+    # Those of the findings, and of --list; "details" is for programs.
+    table_columns = (*_COLUMNS, 'system', 'holds')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
@@ -116,7 +119,9 @@ class Doctor(base.Lister):
         found = _examine(parsed_args)
         self.exit_status = _STATUS_OF_LEVEL[finding.worst(found)]  # type: ignore[assignment]
         shown = _shown(parsed_args, found)
-        return _COLUMNS, [tuple(str(getattr(one, name)) for name in _COLUMNS) for one in shown]
+        return (*_COLUMNS, _DETAILS), [
+            (*_document(one).values(), columns.of(one.details)) for one in shown
+        ]
 
     def status_of(self, error: exceptions.TroveCephError) -> base.ExitStatus:
         """Return the exit status for an error, which only a measurement raises."""
@@ -140,8 +145,8 @@ class Doctor(base.Lister):
     def _print_change(self, parsed_args: argparse.Namespace, sign: str, one: Finding) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
         if parsed_args.formatter == 'json':
-            document = {name: str(getattr(one, name)) for name in _COLUMNS}
-            text = json.dumps({'time': now, 'change': sign} | document)
+            document = {'time': now, 'change': sign} | _document(one)
+            text = json.dumps(document | {_DETAILS: one.details})
         else:
             text = f'{now} {sign} {one.level} {one.check}: {one.object}: {one.observed}'
             if sign == '+' and one.command:
@@ -279,6 +284,10 @@ def _config_files(parsed_args: argparse.Namespace) -> Mapping[Service, Sequence[
 def _shown(parsed_args: argparse.Namespace, found: Sequence[Finding]) -> list[Finding]:
     least = Level(parsed_args.level).severity
     return [one for one in finding.worst_first(found) if one.level.severity >= least]
+
+
+def _document(found: Finding) -> Mapping[str, str]:
+    return {name: str(getattr(found, name)) for name in _COLUMNS}
 
 
 def _differences(before: Sequence[Finding], after: Sequence[Finding]) -> list[tuple[str, Finding]]:

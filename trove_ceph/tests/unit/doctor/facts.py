@@ -85,7 +85,9 @@ def backup(hours=3, state=RecordState.VERIFIED, **values):
 
 def instance(**values):
     fields = {'heartbeat_at': NOW - datetime.timedelta(seconds=20), 'is_settled': True} | values
-    row = InstanceRow(INSTANCE, NOW - 90 * 24 * HOUR, True, 'mysql', '9.7.4', True, None, False)
+    row = InstanceRow(
+        INSTANCE, 'project', NOW - 90 * 24 * HOUR, True, 'mysql', '9.7.4', True, None, False
+    )
     return dataclasses.replace(row, **fields)
 
 

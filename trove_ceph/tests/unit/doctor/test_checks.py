@@ -299,11 +299,11 @@ BROKEN = {
         ),
     ],
     'unprotected-instances': [
-        (records(policies=(), backups=()), W, f'instance {facts.INSTANCE}'),
+        (records(policies=(), backups=()), W, 'instances'),
         (
             records(policies=(), backups=(facts.backup(state=RecordState.DAMAGED),)),
             W,
-            f'instance {facts.INSTANCE}',
+            'instances',
         ),
     ],
     'policies': [
@@ -406,7 +406,28 @@ class ChecksTest(base.BaseTestCase):
                 found = worst_first(one.run(facts.FakeSources(**broken)))
                 self.assertEqual((level, thing), (found[0].level, found[0].object), found)
                 for each in found:
-                    self.assertTrue(all(dataclasses.astuple(each)), each)
+                    shown = dataclasses.replace(each, details=({'some': 'details'},))
+                    self.assertTrue(all(dataclasses.astuple(shown)), each)
+
+    def test_unprotected_instances_are_one_finding(self):
+        (one,) = (each for each in checks.ALL if each.name == 'unprotected-instances')
+        rows = tuple(
+            facts.instance(instance_id=f'i{number}', project_id=f'p{number % 2}')
+            for number in range(9)
+        )
+        broken = records(policies=(), backups=(), instances=rows)
+        (found,) = one.run(facts.FakeSources(**broken))
+        self.assertEqual(
+            '9, of 2 projects, have no policy and no good backup: i0, i2, i4 and 6 more',
+            found.observed,
+        )
+        self.assertEqual(
+            [('p0', f'i{number}') for number in (0, 2, 4, 6, 8)]
+            + [('p1', f'i{number}') for number in (1, 3, 5, 7)],
+            [(each['project_id'], each['instance_id']) for each in found.details],
+        )
+        (found,) = one.run(facts.FakeSources(**records(policies=(), backups=())))
+        self.assertTrue(found.observed.endswith(f': {facts.INSTANCE}'), found.observed)
 
     def test_no_false_alarm(self):
         for one in checks.ALL:

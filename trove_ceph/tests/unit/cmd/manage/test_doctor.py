@@ -74,6 +74,7 @@ class DoctorTest(base.BaseTestCase):
                 'observed': '90.0% full',
                 'expected': 'below 70%, so that Ceph can heal itself',
                 'command': 'ceph osd df tree',
+                'details': [],
             },
             rows[0],
         )
@@ -99,6 +100,17 @@ class DoctorTest(base.BaseTestCase):
         lines = self._run(status=2).splitlines()
         self.assertIn('| error ', lines[3])
         self.assertIn('osd.0', lines[3])
+
+    def test_details_are_for_programs(self):
+        records = dataclasses.replace(facts.RECORDS, policies=(), backups=())
+        words = ('--check', 'unprotected-instances')
+        self.rounds = [facts.FakeSources(records=records) for _ in range(3)]
+        self.assertNotIn('details', self._run(*words, status=1))
+        (row,) = self._rows(*words, status=1)
+        expected = [{'instance_id': facts.INSTANCE, 'project_id': 'project'}]
+        self.assertEqual(expected, row['details'])
+        line = self._run(*words, '--watch', '1', '-f', 'json', status=1)
+        self.assertEqual(expected, json.loads(line)['details'])
 
     def test_chosen_checks(self):
         found = self._rows('--check', 'fill', '--check', 'orphans')

@@ -54,6 +54,7 @@ class Ejection:
         self._has_begun = is_resumed
         self._begun: set[str] | None = None
         self._is_fenced = False
+        self._has_no_writer = False
         self._is_stop_refused = False
 
     @property
@@ -72,8 +73,14 @@ class Ejection:
 
     @property
     def may_be_committed(self) -> bool:
-        """Whether an earlier worker may have passed the point of no return."""
-        return self._is_resumed and (self._begun is None or bool(self._begun))
+        """Whether an earlier worker may have passed the point of no return.
+
+        It has not if no replica that it chose accepts writes. Then an ejection that would lose
+        transactions ends, as one that was never interrupted, instead of being resumed for ever.
+        """
+        if not self._is_resumed or self._has_no_writer:
+            return False
+        return self._begun is None or bool(self._begun)
 
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the tasks of its instances if it fails before the point of no return."""
@@ -161,12 +168,13 @@ class Ejection:
             )
 
     def _execute(self) -> None:
-        if self._find_begun(self._candidates.observe(self._is_fenced)) is None:
+        _found, begun = self._look()
+        if begun is None:
             self._candidates.wait_until_executed()
 
     def _choose(self) -> None:
-        found = self._candidates.observe(self._is_fenced)
-        chosen = self._find_begun(found) or self._candidates.choose(found)
+        found, begun = self._look()
+        chosen = begun or self._candidates.choose(found)
         lost = self._candidates.find_lost(found)
         self._missing = (self._known | lost) - found[chosen].gtid_executed
         self._surplus = {
@@ -180,6 +188,20 @@ class Ejection:
         self._new.failures |= self._candidates.silent
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
+
+    def _look(self) -> tuple[dict[str, ReplicationStatus], str | None]:
+        """Return the replicas that answer, and which of them is the source already.
+
+        The source is fenced. So if no replica accepts writes, nothing does, and the ejection may
+        end with an error.
+
+        :raises SourceNotChangedError: see :meth:`_find_begun`
+        """
+        self._has_no_writer = False
+        found = self._candidates.observe(self._is_fenced)
+        begun = self._find_begun(found)
+        self._has_no_writer = begun is None
+        return found, begun
 
     def _find_begun(self, found: Mapping[str, ReplicationStatus]) -> str | None:
         """Return the replica that was made the source before an interruption.

@@ -107,9 +107,9 @@ OPTS: list[cfg.Opt] = [
         min=1,
         max=3600,
         help='Seconds within which a replica must execute what its source has, at a promotion; the '
-        'source refuses writes meanwhile, and accepts them again afterwards. At a detachment: '
-        'how long the replica may execute what it has received. At an ejection: how long a replica '
-        'may execute nothing of that before the ejection is refused.',
+        'source refuses writes meanwhile, and accepts them again afterwards. At a detachment or '
+        'an ejection: how long a replica may execute nothing of what it has received before that '
+        'is refused.',
     ),
     cfg.IntOpt(
         'exchange_timeout_sec',

@@ -172,7 +172,7 @@ def _describe(server: ReplicationStatus | None, unexecuted: GtidSet, chosen: str
     if server.is_applying:
         return (
             f'still executes {count} transactions that it has received: repeat the request later, '
-            f'or detach or delete it to give them up: {unexecuted}'
+            f'or delete it to give them up: {unexecuted}'
         )
     return (
         f'has stopped before {count} transactions that it has received: repair it and repeat the '

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detach a replica: it follows no source any more, accepts writes, and stands for itself."""
+"""Detach a replica: it follows no source any more, accepts writes, and stands for itself.
+
+Detaching discards the relay log. So what the replica has received is executed before, since its
+source may be lost. While it executes something, it is waited for; if it does not come to the end,
+the detachment is refused. A replica that has stopped at an error cannot execute it: to detach it is
+how a tenant gives that up, who is told what it is.
+"""
 
 from collections.abc import Mapping
 
 from oslo_log import log as logging
 
+from trove_ceph import exceptions
+from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
 from trove_ceph.strategies.replication import group
-from trove_ceph.strategies.replication.replication_types import ThreadState
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
     RowChange,
@@ -15,6 +23,9 @@ from trove_ceph.strategies.replication.source_dependencies import (
 )
 
 LOG = logging.getLogger(__name__)
+
+#: No other operation can be requested for its source meanwhile, such as an ejection.
+_MOST_WAIT_SEC = 600
 
 
 class Detachment:
@@ -32,6 +43,7 @@ class Detachment:
         self._deps = deps
         self._replica = replica
         self._source = source
+        self._given_up: ReplicationStatus | None = None
 
     def __str__(self) -> str:
         return f'detachment of replica {self._replica.instance_id}'
@@ -70,18 +82,24 @@ class Detachment:
         self._deps.volumes.flatten(self._replica.volume_id)
 
     def _execute(self) -> None:
-        """Wait for a while, since the source may be lost, and detaching discards the relay log."""
+        """Wait while the replica executes what it has received.
+
+        :raises SourceNotChangedError: it does not come to the end
+        """
         agents, replica_id = self._deps.agents, self._replica.instance_id
-        found = agents.status(replica_id)
-        if not found.is_replica or found.sql_error:
+        if not agents.status(replica_id).is_replica:
             return
         agents.stop_receiving(replica_id)
-        received = agents.status(replica_id).gtid_known
-        if not group.wait_until_executed(self._deps, replica_id, received):
-            LOG.warning(
-                'Replica %s: is detached before it has executed all that it has received',
-                replica_id,
+        most_wait_sec = max(_MOST_WAIT_SEC, self._deps.catch_up_sec)
+        found = group.wait_while_executing(self._deps, replica_id, most_wait_sec)
+        left = found.gtid_unexecuted
+        if left and found.is_applying:
+            raise exceptions.SourceNotChangedError(
+                f'replica {replica_id}: cannot be detached: still executes {left.count} '
+                'transactions that it has received: repeat the request later, or delete it to give '
+                f'them up: {group.shown(left)}'
             )
+        self._given_up = found if left else None
 
     def _follow_again(self) -> None:
         agents, replica_id = self._deps.agents, self._replica.instance_id
@@ -90,8 +108,34 @@ class Detachment:
             agents.attach(replica_id, agents.replica_context(source_id, replica_id))
 
     def _detach(self) -> None:
-        if not self._deps.agents.status(self._replica.instance_id).accepts_writes:
-            self._deps.agents.detach(self._replica.instance_id)
+        replica_id = self._replica.instance_id
+        if self._deps.agents.status(replica_id).accepts_writes:
+            return
+        if self._given_up is not None:
+            # Told before, since a resumed detachment does not know it any more.
+            text = self._describe(self._given_up)
+            LOG.warning('Replica %s: %s', replica_id, text)
+            group.add_fault(self._deps, replica_id, text)
+        self._deps.agents.detach(replica_id)
+
+    def _describe(self, server: ReplicationStatus) -> str:
+        """Return what a replica that has stopped has received, and has not when it is detached."""
+        left = server.gtid_unexecuted
+        lost = left - self._find_executed_by_source()
+        whose = f'{lost.count} of them may be lost' if lost else 'its source has them'
+        return (
+            f'detached without {left.count} transactions that it had received and not executed; '
+            f'{whose}: {group.shown(left)}: {server.sql_error or "its SQL thread is stopped"}'
+        )
+
+    def _find_executed_by_source(self) -> GtidSet:
+        """Return what the source has executed; nothing if it is deleted or does not answer."""
+        if self._source is None:
+            return GtidSet()
+        try:
+            return self._deps.agents.status(self._source.instance_id).gtid_executed
+        except exceptions.GuestUnavailableError:
+            return GtidSet()
 
     def _drop_user(self) -> None:
         if self._source is not None:

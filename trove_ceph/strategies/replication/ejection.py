@@ -25,9 +25,6 @@ from trove_ceph.strategies.replication.source_dependencies import (
 
 LOG = logging.getLogger(__name__)
 
-#: A fault of Trove has 255 characters.
-_SHOWN_GTIDS = 80
-
 
 class Ejection:
     """The ejection of one source.
@@ -230,7 +227,7 @@ class Ejection:
         for replica_id, gtids in self._surplus.items():
             self._chosen.failures[replica_id] = (
                 f'it has {gtids.count} transactions that the new source lacks, and keeps them '
-                f'read-only: {_shown(gtids)}'
+                f'read-only: {group.shown(gtids)}'
             )
         self._chosen.attach(
             self._replicas[one]
@@ -287,7 +284,7 @@ class Ejection:
         """Return which transactions of the old source or a replica are missing, as far as known."""
         if self._missing:
             count = self._missing.count
-            return f'At least {count} transactions are missing: {_shown(self._missing)}'
+            return f'At least {count} transactions are missing: {group.shown(self._missing)}'
         if not self._known:
             return 'What the old source had beyond it is not known'
         return 'No transaction is known to be missing'
@@ -301,8 +298,3 @@ class Ejection:
 
     def _refused(self, why: str) -> exceptions.SourceNotChangedError:
         return candidates.refused(self._source.instance_id, why)
-
-
-def _shown(gtids: GtidSet) -> str:
-    text = str(gtids)
-    return text if len(text) <= _SHOWN_GTIDS else f'{text[:_SHOWN_GTIDS]}...'

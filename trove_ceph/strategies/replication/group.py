@@ -8,6 +8,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.mysql.gtid import GtidSet
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
     RowChange,
@@ -18,6 +19,7 @@ LOG = logging.getLogger(__name__)
 
 #: Trove shows no more of a fault.
 _MAX_FAULT = 255
+_SHOWN_GTIDS = 80
 #: Of one wait of a guest agent.
 _WAIT_SEC = 30
 _POLL_SEC = 1
@@ -64,6 +66,38 @@ def wait_until_executed(deps: SourceDependencies, instance_id: str, gtids: GtidS
         if not deadline.pause(_POLL_SEC):
             return False
     return True
+
+
+def wait_while_executing(
+    deps: SourceDependencies, replica_id: str, most_wait_sec: float
+) -> ReplicationStatus:
+    """Return the status of a replica that has executed what it has received.
+
+    Or of one that has stopped, has executed nothing for ``catch_up_sec``, or is not done in time.
+
+    :param replica_id: it must not receive any more
+    :param most_wait_sec: a guest is not trusted: it could show progress for ever
+    :raises GuestUnavailableError: its agent does not answer
+    """
+    last = deps.deadline(most_wait_sec)
+    deadline, executed = deps.deadline(deps.catch_up_sec), GtidSet()
+    while True:
+        found = deps.agents.status(replica_id)
+        if not found.gtid_unexecuted or not found.is_applying:
+            return found
+        if found.gtid_executed - executed:
+            deadline, executed = deps.deadline(deps.catch_up_sec), found.gtid_executed
+        if not last.left_sec or not deadline.left_sec:
+            return found
+        timeout_sec = max(1, min(_WAIT_SEC, int(deadline.left_sec)))
+        if not deps.agents.wait_for_gtid(replica_id, found.gtid_known, timeout_sec):
+            deps.sleep(_POLL_SEC)
+
+
+def shown(gtids: GtidSet) -> str:
+    """Return transactions as a tenant reads them, not all of them if there are many."""
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_GTIDS else f'{text[:_SHOWN_GTIDS]}...'
 
 
 def add_fault(deps: SourceDependencies, instance_id: str, text: str) -> None:

@@ -73,6 +73,11 @@ class ReplicationStatus:
         return self.gtid_executed | self.gtid_received
 
     @property
+    def gtid_unexecuted(self) -> GtidSet:
+        """What the server has received and not executed."""
+        return self.gtid_received - self.gtid_executed
+
+    @property
     def accepts_writes(self) -> bool:
         """Whether it follows no source and refuses no writes."""
         return not self.is_replica and not self.is_read_only

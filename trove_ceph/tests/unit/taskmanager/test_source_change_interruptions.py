@@ -161,3 +161,21 @@ class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):
         self.assertEqual(is_detached, world.servers['one'].accepts_writes)
         self.assertEqual(not is_detached, 'one' in world.table)
         self.assertTrue(world.servers['one'].receives or is_detached)
+
+
+class DetachmentOfStoppedReplicaTest(DetachmentInterruptionTest):
+    """It cannot execute what it has received, and the tenant is told before that is discarded."""
+
+    def make_world(self):
+        world = super().make_world()
+        world.writes = False
+        world.servers[SOURCE].executed |= gtids(SOURCE, 11, 13)
+        one = world.servers['one']
+        one.received |= gtids(SOURCE, 11, 13)
+        one.sql_error = 'no such table'
+        return world
+
+    def check(self, world):
+        super().check(world)
+        if world.sources['one'] is None:
+            self.assertIn('not executed; its source has them', world.faults['one'][-1])

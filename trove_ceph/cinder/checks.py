@@ -5,6 +5,7 @@ A failed request leaves a volume in status ``error`` behind.
 """
 
 import dataclasses
+from collections.abc import Iterable
 
 from oslo_utils import units
 
@@ -126,17 +127,26 @@ def check_image(ceph: storage.Storage, request: resources.ImageToAdopt) -> int:
 
 
 def check_quota(
-    cinder: client.Cinder, projects: list[str], request: resources.ImageToAdopt, size_gib: int
+    cinder: client.Cinder,
+    projects: Iterable[str],
+    subject: str,
+    volume_type: str,
+    size_gib: int,
+    count: int = 1,
 ) -> None:
-    """Check that all projects to which a volume will belong have quota for it.
+    """Check that all projects to which volumes will belong have quota for them.
 
     Cinder itself checks the gigabytes only after it has answered.
 
+    :param subject: what the error message begins with
+    :param volume_type: its name
+    :param size_gib: of each volume
+    :param count: how many
     :raises QuotaExceededError: a project lacks quota
     """
     for project_id in dict.fromkeys(projects):
-        if shortage := cinder.find_shortage(project_id, request.volume_type, size_gib):
-            raise exceptions.QuotaExceededError(f'{request.image}: {shortage}')
+        if shortage := cinder.find_shortage(project_id, volume_type, size_gib, count):
+            raise exceptions.QuotaExceededError(f'{subject}: {shortage}')
 
 
 def image_of(cinder: client.Cinder, volume: resources.Volume) -> image_types.ImageRef:

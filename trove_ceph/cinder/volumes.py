@@ -93,7 +93,10 @@ class VolumeAdoption:
         """
         if not self._records():
             size_gib = checks.check_image(self._storage, self._request)
-            checks.check_quota(self._cinder, self._projects, self._request, size_gib)
+            request = self._request
+            checks.check_quota(
+                self._cinder, self._projects, str(request.image), request.volume_type, size_gib
+            )
 
     def ensure_managed(self) -> resources.Volume:
         """Let Cinder manage the image, wait for completion, and return the volume.

@@ -67,9 +67,8 @@ def check_room(
     usage = deps.storage.usage(target.backend.pool)
     if usage.full:
         raise exceptions.NoSpaceError(f'{subject}: {usage}')
-    project_id = deps.cinder.project_id
-    if shortage := deps.cinder.find_shortage(project_id, target.volume_type, size_gib, count):
-        raise exceptions.QuotaExceededError(f'{subject}: {shortage}')
+    projects = [deps.cinder.project_id]
+    checks.check_quota(deps.cinder, projects, subject, target.volume_type, size_gib, count)
 
 
 def _type_of_policy(tiers: tier_types.TiersFile, policy: ReplicationPolicy | None) -> str | None:

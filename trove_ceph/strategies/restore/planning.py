@@ -27,7 +27,13 @@ def plan(
     _check_version(deps, request)
     _check_size(record, request)
     backends = _find_backends(deps, request)
-    _check_quota(deps, request)
+    checks.check_quota(
+        deps.cinder,
+        [deps.cinder.project_id],
+        str(request),
+        request.volume_type,
+        request.size_gib,
+    )
     source = _find_source(deps, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
     by_cinder = source == record.location and source.pool == backend.pool
@@ -71,12 +77,6 @@ def _find_backends(
         return checks.find_backends(deps.cinder, str(request), request.volume_type)
     except exceptions.NotAdoptableError as error:
         raise exceptions.InvalidBackupError(str(error)) from error
-
-
-def _check_quota(deps: BackupDependencies, request: RestoreRequest) -> None:
-    project_id = deps.cinder.project_id
-    if shortage := deps.cinder.find_shortage(project_id, request.volume_type, request.size_gib):
-        raise exceptions.QuotaExceededError(f'{request}: {shortage}')
 
 
 def _find_source(

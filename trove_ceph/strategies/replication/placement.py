@@ -38,7 +38,7 @@ def choose(
     :param source: the volume of its source, and ``image`` that volume's image
     :param requested: the name of a volume type: that of the source, which Trove's API fills in for
         a new replica, or that of a replica that gets a fresh clone. The tier of the source
-        chooses, unless this is of another tier for data
+        chooses, unless this is of another tier for data, as that of a former source
     :param policy: of the source; its volume type takes precedence over all others
     :raises ReplicaRefusedError: the type of the policy, or the requested one, is not that of a tier
         for replicas or data
@@ -87,7 +87,7 @@ def _type_of_policy(tiers: tier_types.TiersFile, policy: ReplicationPolicy | Non
 def _type_by_tiers(tiers: tier_types.TiersFile, of_source: str, requested: str) -> str:
     """Return the volume type of a replica of a source without one in its policy."""
     fitting = tiers.for_replicas
-    by_tier = _type_of_replicas(tiers, fitting.get(of_source)) or requested
+    by_tier = _type_of_replicas(tiers, fitting.get(of_source)) or of_source
     if requested == of_source:
         return by_tier
     if requested not in fitting:
@@ -95,7 +95,7 @@ def _type_by_tiers(tiers: tier_types.TiersFile, of_source: str, requested: str) 
             f'volume type {requested} is not for replicas, expected one of {", ".join(fitting)}; '
             'create another replica, and delete this one'
         )
-    # The tiers file may name another tier for replicas by now.
+    # The tiers file may name another tier for replicas by now, or none.
     return by_tier if fitting[requested].purpose is Purpose.REPLICA else requested
 
 

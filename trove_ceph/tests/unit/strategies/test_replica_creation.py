@@ -358,9 +358,10 @@ class PlacementTest(base.BaseTestCase):
         for requested in (None, 'nvme', 'nvme-replica'):
             self.assertEqual(expected, self.choose(requested, replicas_on='replica'))
 
-    def test_on_a_requested_tier(self):
-        expected = ('nvme-replica', replication_world.REPLICA_POOL)
-        self.assertEqual(expected, self.choose('nvme-replica'))
+    def test_beside_the_source_once_its_tier_names_none_for_replicas(self):
+        """A fresh clone of a replica on the tier that was named, or that a policy named."""
+        for policy in (None, self.policy(None)):
+            self.assertEqual(('nvme', 'volumes'), self.choose('nvme-replica', policy))
 
     def test_follows_a_change_of_the_tier_for_replicas(self):
         """A fresh clone of a replica on another tier for replicas; one for data is kept."""

@@ -49,19 +49,22 @@ def run(
     continues from the state that it finds.
 
     :param operation: name for the log, with the ids of operation and instance
-    :param note: called before each step with its name, its number from 1 and the number of steps
-    :param unfinished: errors of a step that has not failed, but must be run again; nothing is
-        undone
+    :param note: called before each step with its name, its number from 1 and the number of steps.
+        It may raise to stop the operation, such as when this process holds its locks no more. That
+        is an error of the step, which has not begun: what the steps before it hold is released, and
+        an undo that must not change anything then checks that itself
+    :param unfinished: errors of a step or of ``note`` with which the step has not failed, but must
+        be run again; nothing is undone
     :raises Exception: the error of the failed step; errors of the undo are attached as notes
     """
     began = time.monotonic()
     LOG.info('%s: started', operation)
     committed = False
     for number, step in enumerate(steps, 1):
-        if note is not None:
-            note(step.name, number, len(steps))
-        committed = committed or step.commits
         try:
+            if note is not None:
+                note(step.name, number, len(steps))
+            committed = committed or step.commits
             step.do()
         except unfinished as error:
             LOG.info('%s: "%s" is not finished: %s', operation, step.name, error)

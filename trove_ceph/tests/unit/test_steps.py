@@ -61,6 +61,40 @@ class RunTest(base.BaseTestCase):
         self.assertRaises(KeyError, steps.run, 'test', operation, unfinished=(KeyError,))
         self.assertEqual(['do a', 'do b'], self.events)
 
+    def noting(self, error, at):
+        """Return a note that raises an error before a step."""
+
+        def note(name, *_):
+            self.events.append(f'note {name}')
+            if name == at:
+                raise error
+
+        return note
+
+    def test_failed_note_is_the_failure_of_a_step_that_has_not_begun(self):
+        error = ValueError('not allowed any more')
+        operation = [self.step('a'), self.step('b'), self.step('c')]
+        raised = self.assertRaises(
+            ValueError, self.run_steps, *operation, note=self.noting(error, 'b')
+        )
+        self.assertIs(error, raised)
+        self.assertEqual(['note a', 'do a', 'note b', 'undo b', 'undo a'], self.events)
+
+    def test_failed_note_of_the_point_of_no_return(self):
+        """Before it, all is undone; after it, nothing."""
+        operation = [self.step('a'), self.step('b', commits=True), self.step('c')]
+        for name, undone in (('b', ['undo b', 'undo a']), ('c', [])):
+            self.events.clear()
+            note = self.noting(ValueError(), name)
+            self.assertRaises(ValueError, self.run_steps, *operation, note=note)
+            self.assertEqual(undone, [one for one in self.events if one.startswith('undo')])
+
+    def test_note_may_be_unfinished_as_a_step(self):
+        operation = [self.step('a'), self.step('b')]
+        note = self.noting(KeyError(), 'b')
+        self.assertRaises(KeyError, steps.run, 'test', operation, note, unfinished=(KeyError,))
+        self.assertEqual(['note a', 'do a', 'note b'], self.events)
+
     def test_failed_point_of_no_return_may_have_done_its_work(self):
         failing = [self.step('a'), self.step('b', error=ValueError(), commits=True)]
         self.assertRaises(ValueError, self.run_steps, *failing)

@@ -184,6 +184,24 @@ class InspectionTest(base.BaseTestCase):
         self.assertTrue(self.inspect().ok)
         self.assert_nothing_left()
 
+    def test_releases_the_clone_if_the_leases_are_lost_between_two_phases(self):
+        """The job raises the error when a phase begins."""
+        for lost_at in ('recovering', 'reading', 'checking', 'closing', 'removing'):
+            allowed = [True]
+
+            def note(phase, *_, at=lost_at, allowed=allowed):
+                if phase == at:
+                    allowed[0] = False
+                    raise exceptions.CanceledError('its locks are lost')
+
+            self.assertRaises(
+                exceptions.CanceledError, self.inspect, note, is_allowed=lambda a=allowed: a[0]
+            )
+            self.assertEqual([self.world.work.clone], self.world.clones())
+            self.assertEqual([], self.world.open_clones())
+            self.assertTrue(self.inspect().ok)
+            self.assert_nothing_left()
+
     def test_a_clone_that_a_dead_host_has_open_is_fenced_and_removed(self):
         sandbox = self.world.sandbox('other')
         self.world.storage.clone(self.world.work.snapshot, self.world.work.clone, OPTIONS)

@@ -62,6 +62,7 @@ COMMANDS = {
     'storage keys retire': 'storage_keys:Retire',
     'storage keys rotate': 'storage_keys:Rotate',
     'storage keys show': 'storage_keys:Show',
+    'storage remove-copies': 'storage_copies:RemoveCopies',
     'storage status': 'storage:Status',
     'storage unfence': 'storage_images:Unfence',
     'tiers': 'tiers:Group',

@@ -45,9 +45,10 @@ EXIT_CODES = """\
 exit status:
   0  the service answers, and no job has failed or is interrupted (status); it is done (all others)
   1  a pool does not answer (status, jobs), a job has failed or is interrupted (status), there is no
-     such job (cancel), the image was not flattened, or not within --wait (flatten), or an image was
-     not unfenced (unfence)
-  2  the command line is wrong, or the consequence was not accepted (unfence); nothing was changed
+     such job (cancel), the image was not flattened, or not within --wait (flatten), an image was
+     not unfenced (unfence), or one with copies stays (remove-copies)
+  2  the command line is wrong, or the consequence was not accepted (unfence, remove-copies);
+     nothing was changed
   3  no service answered that has the keys, or the configuration file or the key file is wrong
 """
 _EXAMPLES = """\
@@ -69,6 +70,10 @@ examples:
   fenced off an image, and remove them from the blocklist before they expire there after a week:
     trove-ceph-manage storage unfence volumes/volume-3d1c
     trove-ceph-manage storage unfence volumes/volume-3d1c --yes-clients-are-dead
+
+  When trove_ceph is removed for good, and its tables are: list the copies in a vault, delete them:
+    trove-ceph-manage storage remove-copies vault
+    trove-ceph-manage storage remove-copies vault --yes-delete-copies
 
   Make the keys that the service and its callers sign their messages with, and replace them once a
   year ("trove-ceph-manage storage keys --help" explains the order):

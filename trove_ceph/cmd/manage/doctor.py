@@ -286,7 +286,7 @@ def _shown(parsed_args: argparse.Namespace, found: Sequence[Finding]) -> list[Fi
     return [one for one in finding.worst_first(found) if one.level.severity >= least]
 
 
-def _document(found: Finding) -> Mapping[str, str]:
+def _document(found: Finding) -> dict[str, str]:
     return {name: str(getattr(found, name)) for name in _COLUMNS}
 
 

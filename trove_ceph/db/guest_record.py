@@ -10,19 +10,23 @@ class GuestState(enum.StrEnum):
     """The state of a warm guest.
 
     The server of a booting guest starts; its agent has not said yet that it can be bound. A ready
-    one waits for an instance. A claimed one is being bound to its instance, and a bound one is the
-    server of its instance. The server and the port of a retired one are deleted.
+    one waits for an instance. A loading one gets a volume and starts MySQL on it, and a hot one
+    waits for an instance with MySQL running. A claimed one is being bound to its instance, and a
+    bound one is the server of its instance. The server, the port and the volume of a retired one
+    are deleted.
     """
 
     BOOTING = 'booting'
     READY = 'ready'
+    LOADING = 'loading'
+    HOT = 'hot'
     CLAIMED = 'claimed'
     BOUND = 'bound'
     RETIRED = 'retired'
 
 
 #: The states of a guest that waits for an instance, or will.
-WAITING = (GuestState.BOOTING, GuestState.READY)
+WAITING = (GuestState.BOOTING, GuestState.READY, GuestState.LOADING, GuestState.HOT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +63,10 @@ class GuestRecord:
     :param instance_id: of the instance that claimed it
     :param reason: why it was retired
     :param seen_at: when its agent last answered
+    :param hot_digest: of the volume and the settings with which its MySQL runs, see
+        :class:`.hot_spec.HotSpec`; None: it has never been loaded
+    :param volume_id: of its volume, which is attached or about to be; None: it has none, or it is
+        its instance's
     """
 
     guest_id: str
@@ -77,6 +85,8 @@ class GuestRecord:
     instance_id: str | None = None
     reason: str | None = None
     seen_at: datetime.datetime | None = None
+    hot_digest: str | None = None
+    volume_id: str | None = None
 
     def __str__(self) -> str:
         return f'guest {self.guest_id} of pool {self.pool}'

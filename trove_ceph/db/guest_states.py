@@ -17,6 +17,9 @@ class Event(enum.StrEnum):
 
     BOOT = 'boot'
     MAKE_READY = 'make ready'
+    LOAD = 'load'
+    KEEP_WARM = 'keep warm'
+    MAKE_HOT = 'make hot'
     CLAIM = 'claim'
     BIND = 'bind'
     RETIRE = 'retire'
@@ -29,18 +32,28 @@ TRANSITIONS = (
     # The agent of the guest answers that it can be bound.
     (GuestState.BOOTING, Event.MAKE_READY, GuestState.READY),
     (GuestState.READY, Event.MAKE_READY, GuestState.READY),
-    # The creation of an instance takes the guest. No event leads back.
+    # A taskmanager decides to make the guest hot.
+    (GuestState.READY, Event.LOAD, GuestState.LOADING),
+    # No volume could be made, so that nothing was attached to the guest.
+    (GuestState.LOADING, Event.KEEP_WARM, GuestState.READY),
+    # The agent of the guest answers that MySQL serves.
+    (GuestState.LOADING, Event.MAKE_HOT, GuestState.HOT),
+    (GuestState.HOT, Event.MAKE_HOT, GuestState.HOT),
+    # An instance takes the guest. No event leads back.
     (GuestState.READY, Event.CLAIM, GuestState.CLAIMED),
+    (GuestState.HOT, Event.CLAIM, GuestState.CLAIMED),
     # The agent has the identity of the instance.
     (GuestState.CLAIMED, Event.BIND, GuestState.BOUND),
     (GuestState.BOUND, Event.BIND, GuestState.BOUND),
     # The guest is unfit, its binding failed, or its instance is deleted.
     (GuestState.BOOTING, Event.RETIRE, GuestState.RETIRED),
     (GuestState.READY, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.LOADING, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.HOT, Event.RETIRE, GuestState.RETIRED),
     (GuestState.CLAIMED, Event.RETIRE, GuestState.RETIRED),
     (GuestState.BOUND, Event.RETIRE, GuestState.RETIRED),
     (GuestState.RETIRED, Event.RETIRE, GuestState.RETIRED),
-    # Server and port are deleted.
+    # Server, port and volume are deleted.
     (GuestState.RETIRED, Event.DELETE, ABSENT),
 )
 

@@ -127,6 +127,50 @@ class GuestStore:
             self._update(session, guest_id, waiting, seen_at=now)
 
     @retry_on_deadlock
+    def mark_loading(self, guest_id: str, hot_digest: str) -> None:
+        """Record that a ready guest is being made hot; no instance can claim it until it is.
+
+        :param hot_digest: of the volume and the settings that it is to have
+        :raises InvalidTransitionError: it has been claimed or retired meanwhile
+        :raises RecordNotFoundError: the guest has no row
+        """
+        with self._transactions.writing() as session:
+            self._move(session, guest_id, Event.LOAD, hot_digest=hot_digest)
+
+    @retry_on_deadlock
+    def set_volume(self, guest_id: str, volume_id: str) -> None:
+        """Record the volume of a loading guest, before it is attached.
+
+        :raises RecordNotFoundError: the guest is not loading
+        """
+        loading = tables.GuestRow.state == str(GuestState.LOADING)
+        with self._transactions.writing() as session:
+            if not self._update(session, guest_id, loading, volume_id=volume_id):
+                raise exceptions.RecordNotFoundError(f'guest {guest_id}: is not loading')
+
+    @retry_on_deadlock
+    def keep_warm(self, guest_id: str) -> None:
+        """Record that a loading guest waits as before, since it got no volume.
+
+        :raises InvalidTransitionError: it has been retired meanwhile
+        :raises RecordNotFoundError: the guest has no row, or has a volume
+        """
+        with self._transactions.writing() as session:
+            without = tables.GuestRow.volume_id.is_(None)
+            self._move(session, guest_id, Event.KEEP_WARM, without, hot_digest=None)
+
+    @retry_on_deadlock
+    def mark_hot(self, guest_id: str) -> None:
+        """Record that the agent of a guest has answered that MySQL serves and it can be bound.
+
+        :raises InvalidTransitionError: it has been claimed or retired meanwhile
+        :raises RecordNotFoundError: the guest has no row
+        """
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            self._move(session, guest_id, Event.MAKE_HOT, seen_at=now)
+
+    @retry_on_deadlock
     def claim(
         self, key: PoolKey, instance_id: str, not_on_host: str | None = None
     ) -> GuestRecord | None:
@@ -138,48 +182,51 @@ class GuestStore:
             None: take any
         :returns: None: no ready guest fits, or none has answered lately
         """
-        with self._transactions.reading() as session:
-            candidates = session.scalars(_candidates(key, not_on_host)).all()
-        # Others may have taken these meanwhile; the conditions of the update decide.
+        # Without a host, the comparison is NULL, which is not true.
+        elsewhere = [] if not_on_host is None else [tables.GuestRow.host != not_on_host]
+        candidates = self._candidates(key, GuestState.READY, *elsewhere)
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            guest_id = next(
-                (
-                    one
-                    for one in candidates
-                    if self._update(
-                        session,
-                        one,
-                        tables.GuestRow.state == str(GuestState.READY),
-                        tables.GuestRow.seen_at >= now - self._fresh,
-                        state=str(guest_states.next_state(GuestState.READY, Event.CLAIM)),
-                        updated_at=now,
-                        instance_id=instance_id,
-                    )
-                ),
-                None,
-            )
-            session.add(tables.GuestRequestRow(pool=key.pool, requested_at=now, guest_id=guest_id))
-            if guest_id is None:
-                return None
-            row = session.get(tables.GuestRow, guest_id)
-            assert row is not None
-            return row.as_model()
+            claimed = self._claim_one(session, candidates, GuestState.READY, instance_id, now)
+            _add_request(session, key, claimed, now)
+            return claimed
+
+    @retry_on_deadlock
+    def claim_hot(self, key: PoolKey, hot_digest: str, instance_id: str) -> GuestRecord | None:
+        """Claim the hot guest that answered last, and record the request.
+
+        Without one nothing is recorded, since :meth:`claim` follows.
+
+        :param hot_digest: of the volume and the settings that its MySQL must have
+        :returns: None: no hot guest fits, or none has answered lately
+        """
+        fits = tables.GuestRow.hot_digest == hot_digest
+        candidates = self._candidates(key, GuestState.HOT, fits)
+        if not candidates:
+            return None
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            claimed = self._claim_one(session, candidates, GuestState.HOT, instance_id, now)
+            if claimed is not None:
+                _add_request(session, key, claimed, now)
+            return claimed
 
     @retry_on_deadlock
     def mark_bound(self, guest_id: str, instance_id: str) -> None:
         """Record that a guest has the identity of the instance that claimed it; idempotent.
+
+        The volume of a guest that was hot is that of the instance from now on.
 
         :raises InvalidTransitionError: the guest has been retired meanwhile
         :raises RecordNotFoundError: the guest has no row, or another instance has it
         """
         with self._transactions.writing() as session:
             ours = tables.GuestRow.instance_id == instance_id
-            self._move(session, guest_id, Event.BIND, ours)
+            self._move(session, guest_id, Event.BIND, ours, volume_id=None)
 
     @retry_on_deadlock
     def retire(self, guest_id: str, reason: str, only_in: GuestState | None = None) -> bool:
-        """Have the server and the port of a guest deleted; idempotent.
+        """Have the server, the port and the volume of a guest deleted; idempotent.
 
         :param reason: the first one stays
         :param only_in: do nothing if the guest is in another state by now
@@ -194,7 +241,7 @@ class GuestStore:
 
     @retry_on_deadlock
     def delete(self, guest_id: str) -> None:
-        """Delete the row of a guest whose server and port are gone; idempotent.
+        """Delete the row of a guest of which nothing is left; idempotent.
 
         :raises InvalidTransitionError: the guest is not retired
         """
@@ -276,6 +323,49 @@ class GuestStore:
         if values:
             self._update(session, guest_id, **values)
 
+    def _candidates(self, key: PoolKey, state: GuestState, *conditions: Any) -> Sequence[str]:
+        """Return the ids of guests that fit; others may take them before this claimant does."""
+        row = tables.GuestRow
+        query = (
+            sa.select(row.guest_id)
+            .where(
+                row.state == str(state),
+                row.flavor_id == key.flavor_id,
+                row.image_id == key.image_id,
+                row.config_digest == key.config_digest,
+                claims.is_value(row.availability_zone, key.availability_zone),
+                *conditions,
+            )
+            .order_by(row.seen_at.desc(), row.guest_id)
+            .limit(_CANDIDATES)
+        )
+        with self._transactions.reading() as session:
+            return session.scalars(query).all()
+
+    def _claim_one(
+        self,
+        session: orm.Session,
+        candidates: Sequence[str],
+        state: GuestState,
+        instance_id: str,
+        now: datetime.datetime,
+    ) -> GuestRecord | None:
+        """Claim the first guest that is still in a state and has answered lately."""
+        for guest_id in candidates:
+            if self._update(
+                session,
+                guest_id,
+                tables.GuestRow.state == str(state),
+                tables.GuestRow.seen_at >= now - self._fresh,
+                state=str(guest_states.next_state(state, Event.CLAIM)),
+                updated_at=now,
+                instance_id=instance_id,
+            ):
+                row = session.get(tables.GuestRow, guest_id)
+                assert row is not None
+                return row.as_model()
+        return None
+
     def _update(self, session: orm.Session, guest_id: str, *conditions: Any, **values: Any) -> bool:
         row = tables.GuestRow
         done = session.connection().execute(
@@ -289,20 +379,8 @@ def _ensure_pool(session: orm.Session, pool: str) -> None:
         insert(session, tables.GuestPoolRow(pool=pool))
 
 
-def _candidates(key: PoolKey, not_on_host: str | None) -> sa.Select[Any]:
-    row = tables.GuestRow
-    # Without a host, the comparison is NULL, which is not true.
-    elsewhere = [] if not_on_host is None else [row.host != not_on_host]
-    return (
-        sa.select(row.guest_id)
-        .where(
-            row.state == str(GuestState.READY),
-            row.flavor_id == key.flavor_id,
-            row.image_id == key.image_id,
-            row.config_digest == key.config_digest,
-            claims.is_value(row.availability_zone, key.availability_zone),
-            *elsewhere,
-        )
-        .order_by(row.seen_at.desc(), row.guest_id)
-        .limit(_CANDIDATES)
-    )
+def _add_request(
+    session: orm.Session, key: PoolKey, claimed: GuestRecord | None, now: datetime.datetime
+) -> None:
+    guest_id = claimed and claimed.guest_id
+    session.add(tables.GuestRequestRow(pool=key.pool, requested_at=now, guest_id=guest_id))

@@ -37,6 +37,8 @@ class GuestRow(base.Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
     seen_at = orm.mapped_column(sa.DateTime)
+    hot_digest = orm.mapped_column(sa.String(64))
+    volume_id = orm.mapped_column(sa.String(36))
 
     def as_model(self) -> guest_record.GuestRecord:
         """Return the row as a record."""

@@ -14,6 +14,7 @@ SECOND = datetime.timedelta(seconds=1)
 POOL = 'mysql/8.4:small'
 KEY = PoolKey('flavor', 'image', 'digest', None, POOL)
 FRESH_SEC = 90
+HOT_DIGEST = 'of-volume-and-settings'
 
 
 def record(guest_id, now, state=GuestState.BOOTING, **values):
@@ -46,8 +47,13 @@ class GuestStoreTestCase(base.BaseTestCase):
     def make(self, guest_id, state=GuestState.READY, **values):
         """Create a guest in a state; return its record."""
         self.store.add(record(guest_id, self.now, **values))
-        if state in (GuestState.READY, GuestState.CLAIMED, GuestState.BOUND):
+        if state not in (GuestState.BOOTING, GuestState.RETIRED):
             self.store.mark_ready(guest_id, 'host')
+        if state in (GuestState.LOADING, GuestState.HOT):
+            self.store.mark_loading(guest_id, HOT_DIGEST)
+        if state is GuestState.HOT:
+            self.store.set_volume(guest_id, 'volume')
+            self.store.mark_hot(guest_id)
         if state in (GuestState.CLAIMED, GuestState.BOUND):
             found = self.store.find(guest_id)
             zone = found.availability_zone

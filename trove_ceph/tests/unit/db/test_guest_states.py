@@ -59,6 +59,9 @@ class StateWritesTest(guest_helpers.GuestStoreTestCase):
     def verbs(self):
         return {
             Event.MAKE_READY: lambda one: self.store.mark_ready(one, 'host'),
+            Event.LOAD: lambda one: self.store.mark_loading(one, guest_helpers.HOT_DIGEST),
+            Event.KEEP_WARM: self.store.keep_warm,
+            Event.MAKE_HOT: self.store.mark_hot,
             Event.CLAIM: self.claim_it,
             Event.BIND: lambda one: self.store.mark_bound(one, 'instance'),
             Event.RETIRE: lambda one: self.store.retire(one, 'why'),
@@ -66,7 +69,9 @@ class StateWritesTest(guest_helpers.GuestStoreTestCase):
         }
 
     def claim_it(self, guest_id):
-        if self.store.claim(guest_helpers.KEY, 'instance') is None:
+        key, digest = guest_helpers.KEY, guest_helpers.HOT_DIGEST
+        claimed = self.store.claim_hot(key, digest, 'instance') or self.store.claim(key, 'instance')
+        if claimed is None:
             raise exceptions.InvalidTransitionError(guest_id)
 
     def test_each_verb_in_each_state(self):

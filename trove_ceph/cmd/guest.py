@@ -23,7 +23,10 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import guest_identity, manager, preload, waiting_guest
+from trove_ceph.guestagent import guest_identity, instance_volume, preload, waiting_guest
+
+# Trove loads it by name, once it has read the configuration.
+from trove_ceph.guestagent import manager as _manager  # noqa: F401
 from trove_ceph.host import filesystem
 from trove_ceph.trove_compat import check, hooks
 
@@ -55,17 +58,7 @@ def prepare_volume() -> None:
     :raises TroveCephError: the volume cannot be used; Trove's agent must not start then, because it
         would format what this code refused to
     """
-    datastore = CONF.get(CONF.datastore_manager)
-    uid = int(datastore.database_service_uid or CONF.database_service_uid)
-    gid = int(datastore.database_service_gid or uid)
-    manager.configured_volume(filesystem.HostStorage()).prepare(
-        uid,
-        gid,
-        ready_timeout_sec=CONF.trove_ceph.volume_ready_timeout_sec,
-        format_timeout_sec=CONF.volume_format_timeout,
-        read_ahead_kib=CONF.trove_ceph.read_ahead_kib,
-        volume_id=CONF.trove_ceph.data_volume_id,
-    )
+    instance_volume.prepare(filesystem.HostStorage(), CONF.trove_ceph.data_volume_id)
 
 
 def wait_for_instance() -> None:

@@ -2,9 +2,10 @@
 """Guest datastore manager, named by ``registry_ext`` of a datastore version.
 
 It only delegates: to :mod:`data_volume` for the volume, :mod:`tuning` for sizes, :mod:`quiesce` for
-backups, :mod:`restored_server` for the first start on a backup's data, :mod:`moved_server` for the
-first start on another server's volume, :mod:`replication` for replicas, :mod:`volume_watch` for the
-end of a server that lost its volume, and to Trove for the rest.
+backups, :mod:`restored_server` for the first start on a backup's data, :mod:`hot_server` for a
+server that ran before the instance, :mod:`moved_server` for the first start on another server's
+volume, :mod:`replication` for replicas, :mod:`volume_watch` for the end of a server that lost its
+volume, and to Trove for the rest.
 """
 
 import contextlib
@@ -28,6 +29,8 @@ from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import (
     backup_lock,
     backup_settings,
+    hot_server,
+    instance_volume,
     machine_identity,
     moved_server,
     quiesce,
@@ -106,14 +109,35 @@ class Manager(mysql_manager.Manager):
             super().do_prepare(context, *arguments, **options)
             return
         data_dir = f'{given["mount_point"]}/data'
+
+        def configure():
+            self._configure(data_dir, given['config_contents'])
+            self.app.update_overrides(given['overrides'])
+
+        server_id = server_config.server_id_of(CONF.guest_id)
+        if backup_info.get('is_hot') and hot_server.adopt(self.app, server_id, configure):
+            return
         self.app.stop_db()
-        # This creates the directory for the rest of the configuration.
-        self.app.set_data_dir(data_dir)
-        self.app.configuration_manager.reset_configuration(given['config_contents'])
-        self.app.update_overrides(given['overrides'])
+        configure()
         self._start_clone(given.get('ds_version'), data_dir, snapshot)
         if self.adm.is_root_enabled():
             self.status.report_root(context)
+
+    def start_without_instance(self, load):
+        """Mount a clone of a golden volume and start the server, before there is an instance."""
+        instance_volume.prepare(self._storage, load.volume_id)
+        data_dir = f'{self._volume().mount_point}/data'
+        self._configure(data_dir, load.contents)
+        self._start_clone(load.version, data_dir, None)
+
+    def is_serving_without_instance(self):
+        """Return whether the server accepts clients; nothing is reported to Trove."""
+        return self.app.accepts_clients()
+
+    def _configure(self, data_dir, contents):
+        # This creates the directory for the rest of the configuration.
+        self.app.set_data_dir(data_dir)
+        self.app.configuration_manager.reset_configuration(contents)
 
     def _start_clone(self, ds_version, data_dir, replica_info):
         """Start the server with a new identity; one that becomes a replica follows its source."""
@@ -208,9 +232,7 @@ class Manager(mysql_manager.Manager):
         self.prepare_error = True
         data_dir = f'{self._volume().mount_point}/data'
         try:
-            # This creates the directory for the rest of the configuration.
-            self.app.set_data_dir(data_dir)
-            self.app.configuration_manager.reset_configuration(config_contents)
+            self._configure(data_dir, config_contents)
             self.app.update_overrides(config_overrides)
             mysql_tls.enable_own(self, CONF)
             if replica_info:
@@ -431,7 +453,7 @@ class Manager(mysql_manager.Manager):
     def _volume(
         self, device_path: str | None = None, mount_point: str | None = None
     ) -> data_volume.DataVolume:
-        return configured_volume(self._storage, device_path, mount_point)
+        return instance_volume.configured(self._storage, device_path, mount_point)
 
     def _open_lock(self, hold_sec: int) -> backup_lock.BackupLock:
         wait_sec = CONF.trove_ceph.quiesce_wait_sec
@@ -460,18 +482,6 @@ class Manager(mysql_manager.Manager):
             volume_mib=size_mib,
             volume_iops=tier.volume_iops(size_mib),
         )
-
-
-def configured_volume(
-    storage: filesystem.HostStorage,
-    device_path: str | None = None,
-    mount_point: str | None = None,
-) -> data_volume.DataVolume:
-    """Return the data volume of this instance; Trove's configuration has the defaults."""
-    datastore = CONF.get(CONF.datastore_manager)
-    return data_volume.DataVolume(
-        device_path or datastore.device_path, mount_point or datastore.mount_point, storage
-    )
 
 
 def _installed_ram_mib() -> int:

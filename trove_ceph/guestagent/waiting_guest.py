@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that waits, with everything loaded, until the taskmanager makes an instance of it.
 
-It answers signed messages (:mod:`waiting_messages`) and prepares what an agent needs later. When a
-``bind`` has replaced its files (:mod:`guest_identity`), it forgets its keys and leaves the bus; the
-same process then starts as the agent of the instance, since a new one would import for a minute.
+It answers signed messages (:mod:`waiting_messages`) and prepares what an agent needs later. After a
+``load`` it also runs MySQL, without anything of a tenant (:mod:`hot_server`). When a ``bind`` has
+replaced its files (:mod:`guest_identity`), it forgets its keys and leaves the bus; the same process
+then starts as the agent of the instance, since a new one would import for a minute.
 """
 
 import dataclasses
@@ -26,7 +27,13 @@ from trove.guestagent import dbaas
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions, message_auth, waiting
-from trove_ceph.guestagent import guest_identity, network_interface, preload, replacement_process
+from trove_ceph.guestagent import (
+    guest_identity,
+    hot_server,
+    network_interface,
+    preload,
+    replacement_process,
+)
 from trove_ceph.guestagent import waiting_messages as messages
 
 LOG = logging.getLogger(__name__)
@@ -84,6 +91,7 @@ class Endpoint:
 
     :param find_obstacle: returns why the guest cannot bind now; None: it can
     :param replace_files: makes the files of this guest those of an instance
+    :param hot: MySQL, if it was loaded
     """
 
     target = messaging.Target(version=messages.VERSION)
@@ -94,8 +102,10 @@ class Endpoint:
         find_obstacle: Callable[[], str | None],
         replace_files: Callable[[messages.Binding], None],
         outcome: Outcome,
+        hot: hot_server.HotServer,
     ):
         self._verifier = verifier
+        self._hot = hot
         self._find_obstacle = find_obstacle
         self._replace_files = replace_files
         self._outcome = outcome
@@ -104,6 +114,11 @@ class Endpoint:
     def ping(self, _context: Any, message: Any) -> dict[str, Any]:
         """Tell the address of this run of the agent, and whether it can bind."""
         return self._answer(messages.Verb.PING, message, self._ping)
+
+    @messaging.expose
+    def load(self, _context: Any, message: Any) -> dict[str, Any]:
+        """Start MySQL on a volume, in the background."""
+        return self._answer(messages.Verb.LOAD, message, self._load)
 
     @messaging.expose
     def bind(self, _context: Any, message: Any) -> dict[str, Any]:
@@ -142,18 +157,26 @@ class Endpoint:
             'can_bind': reason is None,
             'reason': reason or '',
             'version': importlib.metadata.version('trove-ceph'),
+            'load': str(self._hot.state),
         }
 
     def _obstacle(self) -> str | None:
         if self._outcome.is_begun():
             return 'it has accepted a binding before'
-        return self._find_obstacle()
+        return self._find_obstacle() or self._hot.find_obstacle()
+
+    def _load(self, request: message_auth.Request) -> dict[str, Any]:
+        _check_address(request)
+        load = messages.parse_load(request.arguments)
+        if self._outcome.is_begun():
+            raise exceptions.GuestNotBoundError('This guest has accepted a binding before')
+        self._hot.request(load)
+        return {'loading': True}
 
     def _bind(self, request: message_auth.Request) -> dict[str, Any]:
-        if request.address is None:
-            # A message without an address might be older than this run, which knows no nonces.
-            raise exceptions.GuestNotBoundError('The request names no address of a ping')
+        _check_address(request)
         binding = messages.parse_binding(request.arguments)
+        self._hot.check(binding.volume_id)
         self._outcome.begin()
         bound = None
         try:
@@ -165,6 +188,12 @@ class Endpoint:
         return {'bound': True}
 
 
+def _check_address(request: message_auth.Request) -> None:
+    if request.address is None:
+        # A message without an address might be older than this run, which knows no nonces.
+        raise exceptions.GuestNotBoundError('The request names no address of a ping')
+
+
 class WaitingGuest:
     """The wait of one agent.
 
@@ -172,6 +201,7 @@ class WaitingGuest:
     :param process: replaces the files
     :param prepare: prepares what an agent needs later; any exception: it is to be repeated
     :param find_obstacle: returns why interfaces cannot be configured here; None: they can
+    :param hot: starts MySQL on request
     """
 
     def __init__(
@@ -180,7 +210,9 @@ class WaitingGuest:
         process: replacement_process.ReplacementProcess,
         prepare: Callable[[], None],
         find_obstacle: Callable[[], str | None],
+        hot: hot_server.HotServer,
     ):
+        self._hot = hot
         self._conf = conf
         self._process = process
         self._prepare = prepare
@@ -197,7 +229,9 @@ class WaitingGuest:
         """
         keys = messages.signing_keys(self._conf.guest_id, self._conf.trove_ceph.waiting_guest_key)
         verifier = message_auth.Verifier(keys, self._conf.guest_id, _SKEW_SEC)
-        endpoint = Endpoint(verifier, self._find_obstacle, self._replace_files, self._outcome)
+        endpoint = Endpoint(
+            verifier, self._find_obstacle, self._replace_files, self._outcome, self._hot
+        )
         with _served(self._conf, endpoint):
             LOG.info('Guest %s waits for an instance', self._conf.guest_id)
             self._try_to_prepare()
@@ -269,11 +303,12 @@ def wait(conf: cfg.ConfigOpts) -> messages.Binding:
     """
     # Before there are keys: what exists now is kept for the life of the process.
     preload.run()
-    importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
+    make_manager = importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
     process = replacement_process.ReplacementProcess()
     try:
         prepared = functools.partial(prepare, conf)
-        return WaitingGuest(conf, process, prepared, network_interface.find_obstacle).wait()
+        hot = hot_server.HotServer(make_manager)
+        return WaitingGuest(conf, process, prepared, network_interface.find_obstacle, hot).wait()
     finally:
         process.close()
 

@@ -5,7 +5,13 @@ The guest answers on its own topic of Trove's bus. Trove's serializer, with the 
 keeps the messages secret; :mod:`trove_ceph.message_auth`, with its signing key, authenticates them.
 
 ``ping``
-    ``{"address": {"server": ..., "run_id": ...}, "can_bind": bool, "reason": str, "version": str}``
+    ``{"address": {"server": ..., "run_id": ...}, "can_bind": bool, "reason": str, "version": str,
+    "load": str}``; ``load`` is a :class:`LoadState`.
+``load``
+    The arguments are those of :class:`Load`. The request must name the address of a ping. The
+    answer is ``{"loading": true}``, or ``{"error": str}``; the guest attaches nothing itself, waits
+    for the volume, and starts MySQL on it in the background. A repeated request for the same volume
+    changes nothing.
 ``bind``
     The arguments are those of :class:`Binding`. The request must name the address of a ping, and
     is accepted once. The answer is ``{"bound": true}`` when the files of the instance are on disk,
@@ -25,20 +31,34 @@ from typing import Any
 
 from trove_ceph import exceptions, message_auth
 
-#: Of the RPC interface. The minor version changes when the agents of instances learn what a
-#: replacement of a server needs, so that no guest with an earlier agent is bound.
-VERSION = '1.2'
+#: Of the RPC interface. The minor version changes when waiting guests learn a verb, or the agents
+#: of instances what a replacement of a server needs, so that no guest with an earlier agent is
+#: bound.
+VERSION = '1.3'
 
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _HOSTNAME = re.compile(r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?')
 _UUID = re.compile(r'[0-9a-f-]{36}')
+# A tag of an image.
+_VERSION = re.compile(r'[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}')
 
 
 class Verb(enum.StrEnum):
     """What a waiting guest does on request."""
 
     PING = 'ping'
+    LOAD = 'load'
     BIND = 'bind'
+
+
+class LoadState(enum.StrEnum):
+    """Whether MySQL runs on a waiting guest."""
+
+    #: It was not requested from this run of the agent.
+    NONE = 'none'
+    STARTING = 'starting'
+    SERVING = 'serving'
+    FAILED = 'failed'
 
 
 def topic(guest_id: str) -> str:
@@ -107,11 +127,47 @@ class Interface:
 
 
 @dataclasses.dataclass(frozen=True)
+class Load:
+    """With what a waiting guest starts MySQL; nothing of it is secret or a tenant's.
+
+    :param volume_id: of the data volume, a clone of a golden volume
+    :param version: of the datastore version, the tag of MySQL's image
+    :param contents: of my.cnf, as Trove renders it for the flavor
+    """
+
+    volume_id: str
+    version: str
+    contents: str = dataclasses.field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _UUID.fullmatch(self.volume_id):
+            raise ValueError('the id of the volume is malformed')
+        if not _VERSION.fullmatch(self.version):
+            raise ValueError('the version is malformed')
+        if not isinstance(self.contents, str):
+            raise ValueError('the configuration is not a text')
+
+
+def parse_load(arguments: Mapping[str, Any]) -> Load:
+    """Return what the arguments of a request to load describe.
+
+    :raises GuestNotBoundError: they are malformed
+    """
+    try:
+        return Load(arguments['volume_id'], arguments['version'], arguments['contents'])
+    except (KeyError, TypeError, ValueError) as error:
+        raise exceptions.GuestNotBoundError(
+            f'The request to load is malformed: {type(error).__name__}: {error}'
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
 class Binding:
     """What a waiting guest becomes.
 
     :param files: contents by absolute path, as cloud-init would write them; they have secrets
-    :param volume_id: of the data volume, which is attached after the binding
+    :param volume_id: of the data volume, which is attached after the binding, unless the guest has
+        been loaded with it
     :param hostname: one label; None: the guest keeps its own
     """
 

@@ -14,7 +14,7 @@ from trove import rpc
 from trove_ceph import exceptions, message_auth
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.guestagent import waiting_messages
-from trove_ceph.guestagent.waiting_messages import Verb
+from trove_ceph.guestagent.waiting_messages import LoadState, Verb
 from trove_ceph.strategies.guests.dependencies import PingAnswer
 from trove_ceph.trove_adapter import guest_keys
 
@@ -44,7 +44,17 @@ class WaitingGuestAPI:
             can_bind=answer.get('can_bind') is True,
             reason=str(answer.get('reason', ''))[:_MAX_TEXT],
             version=str(answer.get('version', ''))[:_MAX_TEXT],
+            load=_load_state(answer.get('load')),
         )
+
+    def load(self, guest: GuestRecord, load: waiting_messages.Load) -> None:
+        """Have a guest start MySQL on a volume, in the background; idempotent."""
+        address = self._address(guest)
+        answer = self._call(guest, Verb.LOAD, dataclasses.asdict(load), PING_TIMEOUT_SEC, address)
+        if answer.get('loading') is not True:
+            raise exceptions.GuestUnavailableError(
+                f'{guest}: load: expected loading, found {answer}'
+            )
 
     def bind(self, guest: GuestRecord, binding: waiting_messages.Binding) -> None:
         """Have a guest replace its identity by that of an instance; it does so once."""
@@ -114,3 +124,10 @@ class WaitingGuestAPI:
             raise exceptions.GuestUnavailableError(
                 f'{guest}: {verb}: {type(error).__name__}: {error}'
             ) from error
+
+
+def _load_state(text: Any) -> LoadState:
+    try:
+        return LoadState(text)
+    except ValueError:
+        return LoadState.NONE

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from trove_ceph.db import claims, guests, heartbeat
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
+from trove_ceph.guestagent.waiting_messages import Load, LoadState
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
 
@@ -53,11 +54,13 @@ class PingAnswer:
     :param can_bind: whether the guest can become the server of an instance
     :param reason: why it cannot
     :param version: of trove_ceph in the guest
+    :param load: whether MySQL runs on it
     """
 
     can_bind: bool
     reason: str = ''
     version: str = ''
+    load: LoadState = LoadState.NONE
 
 
 class WaitingGuests(Protocol):
@@ -68,6 +71,12 @@ class WaitingGuests(Protocol):
 
         :raises GuestUnavailableError: it did not answer within some seconds, or its answer is not
             authentic
+        """
+
+    def load(self, guest: GuestRecord, load: Load) -> None:
+        """Have a guest start MySQL on a volume, in the background; idempotent.
+
+        :raises GuestUnavailableError: it refused, or did not answer
         """
 
 

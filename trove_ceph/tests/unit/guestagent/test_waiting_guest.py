@@ -12,7 +12,12 @@ import oslo_messaging as messaging
 from oslotest import base
 
 from trove_ceph import exceptions, message_auth
-from trove_ceph.guestagent import replacement_process, waiting_guest, waiting_messages
+from trove_ceph.guestagent import (
+    hot_server,
+    replacement_process,
+    waiting_guest,
+    waiting_messages,
+)
 from trove_ceph.guestagent.waiting_messages import Verb
 from trove_ceph.host import file_replacement
 from trove_ceph.tests.unit.guestagent import waiting_world
@@ -44,10 +49,12 @@ class WaitingTestCase(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         self.process = FakeProcess()
         self.obstacle = None
+        self.server = waiting_world.Server()
+        self.hot = hot_server.HotServer(lambda: self.server, self.server.run)
 
     def guest(self, prepare=lambda: None):
         return waiting_guest.WaitingGuest(
-            self.machine.conf(), self.process, prepare, lambda: self.obstacle
+            self.machine.conf(), self.process, prepare, lambda: self.obstacle, self.hot
         )
 
 
@@ -67,7 +74,7 @@ class EndpointTest(WaitingTestCase):
         verifier = message_auth.Verifier(self.keys, GUEST, 60, lambda: self.now)
         self.outcome = waiting_guest.Outcome()
         return waiting_guest.Endpoint(
-            verifier, lambda: self.obstacle, self.bound.append, self.outcome
+            verifier, lambda: self.obstacle, self.bound.append, self.outcome, self.hot
         )
 
     def sign(self, verb, address=None, arguments=None, caller=None):
@@ -181,6 +188,71 @@ class EndpointTest(WaitingTestCase):
         reply = self.send('bind', None, self.machine.arguments())
         self.assertIn('names no address', reply['error'])
         self.assertEqual([], self.bound)
+
+    def test_load(self):
+        address = self.address()
+        self.assertTrue(self.send('load', address, waiting_world.LOAD)['loading'])
+        reply = self.send('ping')
+        self.assertEqual(
+            ('starting', False, 'its MySQL is starting'),
+            (reply['load'], reply['can_bind'], reply['reason']),
+        )
+        self.assertIn('starting', self.send('bind', address, self.machine.arguments())['error'])
+        self.server.finish()
+        reply = self.send('ping')
+        self.assertEqual(('serving', True), (reply['load'], reply['can_bind']))
+        self.assertTrue(self.send('load', address, waiting_world.LOAD)['loading'])
+        self.assertEqual(1, len(self.server.loads))
+        self.assertTrue(self.send('bind', address, self.machine.arguments())['bound'])
+        self.assertIn('before', self.send('load', address, waiting_world.LOAD)['error'])
+
+    def test_load_that_fails(self):
+        self.server.error = exceptions.InvalidBackupError('it has no database')
+        self.send('load', self.address(), waiting_world.LOAD)
+        self.server.finish()
+        reply = self.send('ping')
+        self.assertEqual(
+            ('failed', False, 'its MySQL is failed: it has no database'),
+            (reply['load'], reply['can_bind'], reply['reason']),
+        )
+        self.assertIn(
+            'failed', self.send('bind', self.address(), self.machine.arguments())['error']
+        )
+        self.assertFalse(self.outcome.is_begun())
+
+    def test_server_that_has_died_since(self):
+        self.send('load', self.address(), waiting_world.LOAD)
+        self.server.finish()
+        self.server.serves = False
+        reply = self.send('ping')
+        self.assertEqual((False, 'its MySQL does not serve'), (reply['can_bind'], reply['reason']))
+
+    def test_volume_of_another_load(self):
+        other = waiting_world.LOAD | {'volume_id': INSTANCE}
+        self.send('load', self.address(), waiting_world.LOAD)
+        self.assertIn('has volume', self.send('load', self.address(), other)['error'])
+        self.server.finish()
+        for volume_id in (INSTANCE, GUEST):
+            arguments = self.machine.arguments(volume_id=volume_id)
+            self.assertIn('cannot be bound', self.send('bind', self.address(), arguments)['error'])
+        self.assertEqual([], self.bound)
+
+    def test_load_without_an_address(self):
+        reply = self.send('load', None, waiting_world.LOAD)
+        self.assertIn('names no address', reply['error'])
+        self.assertEqual([], self.server.loads)
+
+    def test_malformed_load(self):
+        for changes in (
+            {'volume_id': '../x'},
+            {'version': '8.4;reboot'},
+            {'version': '-v'},
+            {'contents': None},
+        ):
+            reply = self.send('load', self.address(), waiting_world.LOAD | changes)
+            self.assertIn('malformed', reply['error'], changes)
+        self.assertIn('malformed', self.send('load', self.address(), {})['error'])
+        self.assertEqual([], self.server.loads)
 
     def test_a_ping_is_no_bind(self):
         """The verb is in the signature, not the method that was called."""

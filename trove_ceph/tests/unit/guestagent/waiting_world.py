@@ -27,6 +27,7 @@ INTERFACE = {
     'nameservers': [],
 }
 TENANTS_SECRET = 'rpc-key-of-the-instance'
+LOAD = {'volume_id': VOLUME, 'version': '9.7.4', 'contents': '[mysqld]\n'}
 
 
 class Machine(fixtures.Fixture):
@@ -98,6 +99,30 @@ def info(guest_id, rpc_key):
         f'[DEFAULT]\nguest_id={guest_id}\ndatastore_manager=mysql\n'
         f'instance_rpc_encr_key={rpc_key}\n'
     )
+
+
+class Server:
+    """The guest manager before there is an instance; the test finishes its start."""
+
+    def __init__(self):
+        self.loads, self._started = [], []
+        self.error = None
+        self.serves = True
+
+    def run(self, start):
+        self._started.append(start)
+
+    def finish(self):
+        while self._started:
+            self._started.pop()()
+
+    def start_without_instance(self, load):
+        self.loads.append(load)
+        if self.error:
+            raise self.error
+
+    def is_serving_without_instance(self):
+        return self.serves
 
 
 class Taskmanager:

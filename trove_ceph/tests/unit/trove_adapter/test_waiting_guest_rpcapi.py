@@ -14,8 +14,10 @@ from trove.common import cfg as trove_cfg
 
 from trove_ceph import exceptions, message_auth
 from trove_ceph.db.guest_record import GuestState
-from trove_ceph.guestagent import waiting_guest, waiting_messages
+from trove_ceph.guestagent import hot_server, waiting_guest, waiting_messages
+from trove_ceph.guestagent.waiting_messages import LoadState
 from trove_ceph.tests.unit.db import guest_helpers
+from trove_ceph.tests.unit.guestagent import waiting_world
 from trove_ceph.trove_adapter import guest_keys, waiting_guest_rpcapi
 
 CONF = trove_cfg.CONF
@@ -35,6 +37,7 @@ class WaitingGuestTest(base.BaseTestCase):
             encrypted_key=guest_keys.encrypt(self.keys),
         )
         self.obstacle, self.bindings, self.sent, self.failure = None, [], [], None
+        self.server = waiting_world.Server()
         self.endpoint = self.make_endpoint(self.keys.signing)
         self.change_reply = lambda reply: reply
         self.useFixture(fixtures.MonkeyPatch('trove.rpc.get_client', self.get_client))
@@ -47,6 +50,7 @@ class WaitingGuestTest(base.BaseTestCase):
             lambda: self.obstacle,
             self.bindings.append,
             waiting_guest.Outcome(),
+            hot_server.HotServer(lambda: self.server, self.server.run),
         )
 
     def get_client(self, target, key, version_cap):
@@ -97,6 +101,23 @@ class WaitingGuestTest(base.BaseTestCase):
         binding = self.binding()
         self.api.bind(self.guest, binding)
         self.assertEqual([binding], self.bindings)
+
+    def test_load(self):
+        self.assertIs(LoadState.NONE, self.api.ping(self.guest).load)
+        load = waiting_messages.Load(**waiting_world.LOAD)
+        self.api.load(self.guest, load)
+        self.api.load(self.guest, load)
+        answer = self.api.ping(self.guest)
+        self.assertEqual((LoadState.STARTING, False), (answer.load, answer.can_bind))
+        self.server.finish()
+        answer = self.api.ping(self.guest)
+        self.assertEqual((LoadState.SERVING, True), (answer.load, answer.can_bind))
+        self.assertEqual([load], self.server.loads)
+
+    def test_load_that_is_refused(self):
+        self.api.bind(self.guest, self.binding())
+        load = waiting_messages.Load(**waiting_world.LOAD)
+        self.assert_unavailable('has accepted a binding before', 'load', load)
 
     def test_second_binding_is_refused(self):
         self.api.bind(self.guest, self.binding())

@@ -96,6 +96,14 @@ class Cinder:
         with _translated(f'extending volume {volume_id} to {size_gib} GiB'):
             self._client.volumes.extend(volume_id, size_gib)
 
+    def describe_volume(
+        self, volume_id: str, name: str, description: str, metadata: Mapping[str, str]
+    ) -> None:
+        """Set the name, the description and some metadata of a volume; others stay."""
+        with _translated(f'describing volume {volume_id}'):
+            self._client.volumes.update(volume_id, name=name, description=description)
+            self._client.volumes.set_metadata(volume_id, dict(metadata))
+
     def record_independent(self, volume_id: str) -> None:
         """Record that a volume reads from no other image; do nothing if it does not exist."""
         self._mark(volume_id, resources.INDEPENDENT)

@@ -99,6 +99,32 @@ OPTS = [
         help='Seconds that the agent of a guest may take to accept an instance. After it, the '
         'instance gets a server of its own as it would without a pool, and the guest is deleted.',
     ),
+    cfg.IntOpt(
+        'hot',
+        default=0,
+        min=0,
+        max=1000,
+        help='Number of guests of each pool that are hot: MySQL runs on them already, on a volume '
+        'as hot_volume says. Only the creation of an instance can get one, so it should be less '
+        'than least. 0: there are no hot guests.',
+    ),
+    cfg.StrOpt(
+        'hot_volume',
+        default='',
+        help='The volumes of hot guests, as VOLUME_TYPE:SIZE_GIB. A new instance gets a hot guest '
+        'only if it has this volume type and this size, and no configuration group. A golden '
+        'volume of this size must be ready in the tier of the volume type, for the version of '
+        'MySQL of each pool; the guests of other pools stay warm. The volumes use the quota of the '
+        'project of [service_credentials]. Needed if hot is not 0.',
+    ),
+    cfg.IntOpt(
+        'load_timeout_sec',
+        default=600,
+        min=30,
+        max=86400,
+        help='Seconds that a guest may take to get its volume and to start MySQL. After it, the '
+        'guest is replaced.',
+    ),
 ]
 
 

@@ -9,10 +9,12 @@ import novaclient.client
 from oslo_config import cfg
 from trove.common import clients_admin
 
+from trove_ceph import exceptions
 from trove_ceph.db import guests, replacements
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.backup import queue_worker
-from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
+from trove_ceph.strategies.guests import bind, dependencies, hot_spec, keeper, pool_spec
+from trove_ceph.strategies.guests import hot_volume as hot_volumes
 from trove_ceph.taskmanager import factory, volume_fence, volume_location, warm_guests
 from trove_ceph.trove_adapter import (
     agent_queues,
@@ -33,6 +35,28 @@ def pools(conf: cfg.ConfigOpts) -> tuple[pool_spec.PoolSpec, ...]:
     :raises InvalidConfigurationError: the option does not name pools
     """
     return pool_spec.parse(conf.trove_ceph_guests.pools)
+
+
+def hot_volume(conf: cfg.ConfigOpts) -> hot_spec.HotVolume | None:
+    """Return the volume of hot guests; None: there are none.
+
+    :raises InvalidConfigurationError: the options do not name one
+    """
+    options = conf.trove_ceph_guests
+    found = hot_spec.parse(options.hot_volume)
+    if options.hot and found is None:
+        raise exceptions.InvalidConfigurationError(
+            '[trove_ceph_guests] hot_volume: is empty; expected VOLUME_TYPE:SIZE_GIB, since hot is '
+            f'{options.hot}'
+        )
+    return found if options.hot else None
+
+
+def make_hot_volumes(
+    conf: cfg.ConfigOpts, deps: backup_dependencies.BackupDependencies
+) -> hot_volumes.HotVolumes:
+    """Return the volumes of hot guests."""
+    return hot_volumes.HotVolumes(deps, nova.Nova(connect_to_nova(conf)))
 
 
 def make_store(conf: cfg.ConfigOpts) -> guests.GuestStore:
@@ -66,6 +90,7 @@ def make_keeper(
             servers=make_servers(conf),
             agents=waiting_guest_rpcapi.WaitingGuestAPI(context),
             trove=trove_db.TroveDatabase(),
+            hot=make_hot_volumes(conf, deps),
             forget_agent=functools.partial(agent_queues.delete, conf),
             is_replacing=functools.partial(_is_replacing, replacements.ReplacementStore()),
             worker=deps.worker,
@@ -119,6 +144,9 @@ def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
         unseen_limit=_seconds(options.unseen_limit_sec),
         max_age=_seconds(options.max_age_sec),
         bind_timeout=_seconds(options.bind_timeout_sec),
+        hot=options.hot,
+        hot_volume=hot_volume(conf),
+        load_timeout=_seconds(options.load_timeout_sec),
     )
 
 

@@ -15,7 +15,7 @@ import keystoneauth1.exceptions
 import novaclient.exceptions
 import oslo_db.exception
 from neutronclient.common import exceptions as neutron_exceptions
-from trove.common import cfg, glance
+from trove.common import cfg, glance, template
 from trove.common import exception as trove_exceptions
 from trove.datastore import models as datastore_models
 
@@ -26,6 +26,7 @@ from trove_ceph.strategies.guests.dependencies import (
     GuestResource,
     ResourceKind,
     ServerFacts,
+    StartSettings,
     guest_name,
 )
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
@@ -118,6 +119,18 @@ class GuestServers:
                 if self._known_flavor(spec) == str(flavor_id):
                     return self._key(spec, version, str(flavor_id), image_id)
         return None
+
+    def start_settings(self, spec: PoolSpec) -> StartSettings:
+        """Return with what a new instance of a pool starts MySQL now.
+
+        :raises InvalidConfigurationError: the datastore version or the flavor does not exist
+        :raises ServiceUnavailableError: a service of OpenStack does not answer
+        """
+        with _translated(f'pool {spec.name}: rendering the configuration of MySQL'):
+            version = _version(spec)
+            flavor = self._nova.flavors.get(self._find_flavor(spec)).to_dict()
+            rendered = template.SingleInstanceConfigTemplate(version, flavor, spec.name).render()
+        return StartSettings(version.version, rendered)
 
     def make_keys(self) -> str:
         """Return new random keys for the agent of a guest, encrypted."""

@@ -12,7 +12,9 @@ from trove_ceph.db import claims, guests, heartbeat
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
 from trove_ceph.guestagent.waiting_messages import Load, LoadState
 from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.guests.hot_spec import HotSpec, HotVolume
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
+from trove_ceph.strategies.restore import golden_volume
 
 #: Before the id of a guest in the names of its server and its port.
 _NAME_PREFIX = 'trove-guest-'
@@ -97,6 +99,30 @@ class ServerFacts:
     task: str = ''
 
 
+@dataclasses.dataclass(frozen=True)
+class StartSettings:
+    """With what Trove has new instances of a pool start MySQL, without a configuration group.
+
+    :param version: of the datastore version, the tag of MySQL's image
+    :param contents: of my.cnf
+    """
+
+    version: str
+    contents: str = dataclasses.field(repr=False)
+
+
+class HotVolumes(Protocol):
+    """The volumes of hot guests; see :class:`.hot_volume.HotVolumes`."""
+
+    def guarded(self, beating: heartbeat.Heartbeat, claim: claims.Claim) -> 'HotVolumes': ...
+    def find_source(self, spec: HotSpec) -> golden_volume.GoldenSource | None: ...
+    def create(
+        self, guest: GuestRecord, spec: HotSpec, source: golden_volume.GoldenSource
+    ) -> str: ...
+    def ensure_attached(self, server_id: str, volume_id: str) -> None: ...
+    def remove(self, guest: GuestRecord) -> bool: ...
+
+
 class GuestServers(Protocol):
     """The servers and ports of guests that wait.
 
@@ -105,6 +131,12 @@ class GuestServers(Protocol):
 
     def pool_key(self, spec: PoolSpec) -> PoolKey:
         """Return what a guest of a pool must have now.
+
+        :raises InvalidConfigurationError: the datastore version or the flavor does not exist
+        """
+
+    def start_settings(self, spec: PoolSpec) -> StartSettings:
+        """Return with what a new instance of a pool starts MySQL now.
 
         :raises InvalidConfigurationError: the datastore version or the flavor does not exist
         """
@@ -164,6 +196,9 @@ class PoolSettings:
     unseen_limit: datetime.timedelta = datetime.timedelta(minutes=3)
     max_age: datetime.timedelta = datetime.timedelta(days=7)
     bind_timeout: datetime.timedelta = datetime.timedelta(minutes=2)
+    hot: int = 0
+    hot_volume: HotVolume | None = None
+    load_timeout: datetime.timedelta = datetime.timedelta(minutes=10)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +217,7 @@ class KeeperDependencies:
     servers: GuestServers
     agents: WaitingGuests
     trove: Instances
+    hot: HotVolumes
     is_replacing: Callable[[str], bool]
     forget_agent: Callable[[str], object]
     worker: claims.Claimant

@@ -5,8 +5,9 @@ import datetime
 from collections.abc import Mapping
 
 from trove_ceph.db.guest_record import GuestRecord, GuestState, PoolKey
+from trove_ceph.guestagent.waiting_messages import LoadState
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.guests.dependencies import PoolSettings, ServerFacts
+from trove_ceph.strategies.guests.dependencies import PingAnswer, PoolSettings, ServerFacts
 
 #: Added to the time that a binding may take; the creation retires the guest itself before.
 _BIND_MARGIN = datetime.timedelta(minutes=1)
@@ -37,6 +38,16 @@ def why_broken(guest: GuestRecord, server: ServerFacts | None) -> str | None:
     return None
 
 
+def why_not_bindable(guest: GuestRecord, answer: PingAnswer) -> str | None:
+    """Return why a waiting guest cannot be bound as its state promises; None: it can."""
+    if not answer.can_bind:
+        return answer.reason
+    is_hot = answer.load is LoadState.SERVING
+    if guest.state in (GuestState.LOADING, GuestState.HOT) and not is_hot:
+        return 'its MySQL was not started'
+    return None
+
+
 def why_late(
     guest: GuestRecord, now: datetime.datetime, settings: PoolSettings, said: str | None
 ) -> str | None:
@@ -49,14 +60,26 @@ def why_late(
     return f'it was not ready {_sec(settings.boot_timeout)} s after its boot began; {_agent(said)}'
 
 
-def why_silent(
+def why_load_late(
     guest: GuestRecord, now: datetime.datetime, settings: PoolSettings, said: str | None
 ) -> str | None:
-    """Return since when a ready guest is silent, or cannot be bound; None: it is ready.
+    """Return that the load of a guest takes too long; None: it does not.
 
     :param said: as for :func:`why_late`
     """
-    if guest.state is not GuestState.READY or guest.seen_at is None:
+    if guest.state is not GuestState.LOADING or now - guest.updated_at <= settings.load_timeout:
+        return None
+    return f'it was not hot {_sec(settings.load_timeout)} s after its load began; {_agent(said)}'
+
+
+def why_silent(
+    guest: GuestRecord, now: datetime.datetime, settings: PoolSettings, said: str | None
+) -> str | None:
+    """Return since when a ready or hot guest is silent, or cannot be bound; None: it can.
+
+    :param said: as for :func:`why_late`
+    """
+    if guest.state not in (GuestState.READY, GuestState.HOT) or guest.seen_at is None:
         return None
     if now - guest.seen_at <= settings.unseen_limit:
         return None

@@ -116,4 +116,4 @@ def guarded(deps: KeeperDependencies, claim: Claim) -> KeeperDependencies:
         name: claimed.Guarded(getattr(deps, name), deps.heartbeat, claim)
         for name in ('store', 'servers', 'agents', 'trove')
     }
-    return dataclasses.replace(deps, **changes)
+    return dataclasses.replace(deps, hot=deps.hot.guarded(deps.heartbeat, claim), **changes)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a taskmanager remembers of a pool from round to round; it may be lost at any time."""
 
+import dataclasses
 import re
+from typing import Any
 
 from oslo_log import log as logging
 
 from trove_ceph.db.guest_record import PoolKey
+from trove_ceph.guestagent.waiting_messages import LoadState
+from trove_ceph.strategies.guests.hot_spec import HotSpec
+from trove_ceph.strategies.restore.golden_volume import GoldenSource
 
 LOG = logging.getLogger(__name__)
 
@@ -18,14 +23,14 @@ _IDS = re.compile(r'(req-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 class Backoff:
-    """The pause after boots that failed: 30 s, then twice as long each time, up to 15 min."""
+    """The pause after failures: 30 s, then twice as long each time, up to 15 min."""
 
     def __init__(self) -> None:
         self._delay_sec = 0.0
         self._until = 0.0
 
     def is_over(self, now: float) -> bool:
-        """Return whether a boot may be tried again."""
+        """Return whether it may be tried again."""
         return now >= self._until
 
     def fail(self, now: float) -> None:
@@ -36,8 +41,19 @@ class Backoff:
             self._until = now + self._delay_sec
 
     def reset(self) -> None:
-        """Begin again with the shortest pause: a guest is ready."""
+        """Begin again with the shortest pause: it succeeded."""
         self._delay_sec = self._until = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class HotPlan:
+    """With what guests are to be loaded now.
+
+    :param source: None: no golden volume that fits is ready
+    """
+
+    spec: HotSpec
+    source: GoldenSource | None
 
 
 class PoolMemory:
@@ -46,13 +62,17 @@ class PoolMemory:
     :param subject: the pool, as the log names it
     :ivar answered: when each agent last answered, by the clock of the keeper, by guest
     :ivar said: why each agent last said that its guest cannot be bound, by guest
+    :ivar loads: what each agent last said of its MySQL, by guest
     """
 
     def __init__(self, subject: str):
         self._subject = subject
         self.backoff = Backoff()
+        self.load_backoff = Backoff()
         self.answered: dict[str, float] = {}
         self.said: dict[str, str] = {}
+        self.loads: dict[str, LoadState] = {}
+        self._plan: tuple[float, HotPlan] | None = None
         self._key: tuple[float, PoolKey] | None = None
         self._causes: dict[str, str] = {}
 
@@ -67,9 +87,21 @@ class PoolMemory:
         self._key = now, key
         return key
 
+    def find_plan(self, now: float) -> HotPlan | None:
+        """Return with what guests are to be loaded, if that was read lately."""
+        if self._plan is None or now - self._plan[0] > _KEY_VALID_SEC:
+            return None
+        return self._plan[1]
+
+    def keep_plan(self, plan: HotPlan, now: float) -> HotPlan:
+        """Remember with what guests are to be loaded."""
+        self._plan = now, plan
+        return plan
+
     def forget(self, guest_ids: set[str]) -> None:
         """Forget all guests but these."""
-        for facts in (self.answered, self.said):
+        known: tuple[dict[str, Any], ...] = (self.answered, self.said, self.loads)
+        for facts in known:
             for guest_id in facts.keys() - guest_ids:
                 del facts[guest_id]
 

@@ -15,7 +15,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions, steps
 from trove_ceph.db.guest_record import WAITING, GuestRecord, GuestState, PoolKey
 from trove_ceph.strategies.backup import background
-from trove_ceph.strategies.guests import fitness, pool_size
+from trove_ceph.strategies.guests import each_guest, fitness, hot_round, pool_size
 from trove_ceph.strategies.guests.dependencies import (
     KeeperDependencies,
     PingAnswer,
@@ -27,6 +27,8 @@ from trove_ceph.strategies.guests.pool_spec import PoolSpec
 
 LOG = logging.getLogger(__name__)
 
+#: The states of a guest that waits and has been ready.
+_BOOTED = (GuestState.READY, GuestState.LOADING, GuestState.HOT)
 #: A failure that the log shows until a guest is ready.
 _BOOT = 'booting a guest'
 #: An agent that does not answer holds up its thread for some seconds.
@@ -55,6 +57,9 @@ class PoolRound:
 
         Nothing is undone: what an interrupted round leaves, the next one continues.
         """
+        hot = []
+        if self._spec is not None:
+            hot = hot_round.HotRound(self._deps, self._pool, self._spec, self._memory).steps()
         return [
             steps.Step('asking agents', self._ask),
             steps.Step('retiring unfit guests', self._retire_unfit),
@@ -63,6 +68,8 @@ class PoolRound:
             steps.Step('adjusting the size', self._adjust),
             steps.Step('creating ports', self._create_ports),
             steps.Step('creating servers', self._create_servers),
+            # Last but one, because it takes the longest.
+            *hot,
             steps.Step('deleting retired guests', self._delete_retired),
         ]
 
@@ -86,7 +93,7 @@ class PoolRound:
             return False
         answered = self._memory.answered.get(guest.guest_id)
         # A silent guest is asked in each round, so that all are heard when the bus works again.
-        if answered is None or guest.state is GuestState.BOOTING:
+        if answered is None or guest.state in (GuestState.BOOTING, GuestState.LOADING):
             return True
         return self._deps.clock() - answered >= self._deps.settings.ping_interval_sec
 
@@ -103,22 +110,34 @@ class PoolRound:
         return answer
 
     def _note(self, guest: GuestRecord, answer: PingAnswer) -> None:
-        if not answer.can_bind:
-            self._memory.said[guest.guest_id] = _shortened(answer.reason)
+        self._memory.loads[guest.guest_id] = answer.load
+        reason = fitness.why_not_bindable(guest, answer)
+        if reason is not None:
+            self._memory.said[guest.guest_id] = _shortened(reason)
             # A ready guest that cannot be bound any more is treated as a silent one.
-            if guest.state is GuestState.BOOTING:
+            if guest.state in (GuestState.BOOTING, GuestState.LOADING):
                 self._deps.store.mark_seen(guest.guest_id)
             return
         self._memory.said.pop(guest.guest_id, None)
         try:
-            self._deps.store.mark_ready(guest.guest_id, guest.host)
+            self._mark_bindable(guest)
         except (exceptions.InvalidTransitionError, exceptions.RecordNotFoundError):
             LOG.debug('%s: was claimed or retired meanwhile', guest)
             return
+        if guest.state is GuestState.LOADING:
+            self._memory.load_backoff.reset()
+            self._memory.succeed(hot_round.LOADING)
+            LOG.info('%s: is hot', guest)
         if guest.state is GuestState.BOOTING:
             self._memory.backoff.reset()
             self._memory.succeed(_BOOT)
             LOG.info('%s: is ready, with version %s', guest, _shortened(answer.version))
+
+    def _mark_bindable(self, guest: GuestRecord) -> None:
+        if guest.state in (GuestState.LOADING, GuestState.HOT):
+            self._deps.store.mark_hot(guest.guest_id)
+        else:
+            self._deps.store.mark_ready(guest.guest_id, guest.host)
 
     def _retire_unfit(self) -> None:
         guests = self._list(*WAITING)
@@ -130,7 +149,7 @@ class PoolRound:
             return
         now = self._deps.store.now()
         servers = self._deps.servers.list_servers()
-        self._each(guests, lambda guest: self._judge(guest, servers, now))
+        each_guest.for_each(guests, lambda guest: self._judge(guest, servers, now))
         self._retire_silent(now)
         # Last, because it depends on more services.
         key = self._key()
@@ -168,7 +187,7 @@ class PoolRound:
         If none answers, the message bus may be the cause, and new guests would be as silent.
         """
         guests = self._deps.store.list(self._pool)
-        ready = [one for one in guests if one.state is GuestState.READY]
+        ready = [one for one in guests if one.state in (GuestState.READY, GuestState.HOT)]
         silent = {
             one.guest_id: reason
             for one in ready
@@ -186,7 +205,7 @@ class PoolRound:
 
     def _follow_claimed(self) -> None:
         now = self._deps.store.now()
-        self._each(
+        each_guest.for_each(
             [
                 one
                 for one in self._list(GuestState.CLAIMED)
@@ -238,7 +257,14 @@ class PoolRound:
             settings.most,
         )
         guests = store.list(self._pool)
-        ready = [one for one in guests if one.state is GuestState.READY]
+        # The old ones first, then those that are not hot.
+        ready = sorted(
+            (one for one in guests if one.state in _BOOTED),
+            key=lambda one: (
+                not fitness.is_old(one, now, settings),
+                one.state is not GuestState.READY,
+            ),
+        )
         counts = pool_size.Counts(
             booting=sum(one.state is GuestState.BOOTING for one in guests),
             ready=len(ready),
@@ -330,7 +356,7 @@ class PoolRound:
         retired = self._list(GuestState.RETIRED)
         if retired:
             servers = self._deps.servers.list_servers()
-            self._each(retired, lambda guest: self._delete(guest, servers))
+            each_guest.for_each(retired, lambda guest: self._delete(guest, servers))
 
     def _delete(self, guest: GuestRecord, servers: Mapping[str, Sequence[ServerFacts]]) -> None:
         found = {one.server_id for one in servers.get(guest_name(guest.guest_id), ())}
@@ -345,12 +371,14 @@ class PoolRound:
         if found:
             # The next round finds whether they are gone.
             return
+        if guest.hot_digest is not None:
+            self._deps.hot.remove(guest)
         ports = {*self._deps.servers.list_ports(guest.guest_id), guest.port_id} - {None}
         self._deps.servers.delete_ports(sorted(filter(None, ports)))
         # RabbitMQ keeps the queues of an agent that is gone.
         self._deps.forget_agent(guest.guest_id)
         self._deps.store.delete(guest.guest_id)
-        LOG.info('%s: its server and its port are deleted', guest)
+        LOG.info('%s: what it had is deleted', guest)
 
     # Internals.
 
@@ -370,19 +398,6 @@ class PoolRound:
     def _retire(self, guest: GuestRecord, reason: str) -> None:
         if self._deps.store.retire(guest.guest_id, reason, only_in=guest.state):
             LOG.info('%s: is retired: %s', guest, reason)
-
-    def _each(self, guests: Iterable[GuestRecord], action: Callable[[GuestRecord], None]) -> None:
-        """Call a function for each guest; at the end raise the first error."""
-        failed: exceptions.TroveCephError | None = None
-        for guest in guests:
-            try:
-                action(guest)
-            except exceptions.ClaimLostError:
-                raise
-            except exceptions.TroveCephError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
 
 
 def _shortened(text: str) -> str:

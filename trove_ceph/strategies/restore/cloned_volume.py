@@ -32,6 +32,8 @@ class CloneRequest:
     :param source: the snapshot to clone
     :param backend: the Cinder back end that will have the volume
     :param volume_type: the name of its volume type
+    :param name: of the volume; None: the one by which Trove deletes volumes of the instance
+    :param description: of the volume; None: the one that Trove gives
     """
 
     kind: str
@@ -41,6 +43,8 @@ class CloneRequest:
     backend: cinder_resources.StorageBackend
     volume_type: str
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    name: str | None = None
+    description: str | None = None
 
     @property
     def image(self) -> image_types.ImageRef:
@@ -63,9 +67,8 @@ class ClonedVolume:
                 request.image,
                 request.volume_type,
                 request.backend.name,
-                # Trove deletes volumes by this name.
-                f'trove-{request.instance_id}',
-                f'datastore volume for {request.instance_id}',
+                request.name or f'trove-{request.instance_id}',
+                request.description or f'datastore volume for {request.instance_id}',
                 request.metadata,
             ),
             self._clone,
@@ -156,6 +159,11 @@ def remove(deps: BackupDependencies, operation_id: str, instance_id: str, projec
         deps.records.keep_volume(volume.id, instance_id, project_id)
         flatten.stop_flattening(deps, volume.id)
         volume_cleanup.delete_volume(deps, volume.id)
+    remove_images(deps, operation_id)
+
+
+def remove_images(deps: BackupDependencies, operation_id: str) -> None:
+    """Remove the images that an operation has created and Cinder does not manage; idempotent."""
     for pool in {backend.pool for backend in deps.cinder.list_backends()}:
         for kind in KINDS:
             _remove_image(deps, image_types.ImageRef(pool, names.image_name(kind, operation_id)))

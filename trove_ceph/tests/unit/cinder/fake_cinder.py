@@ -264,6 +264,11 @@ class FakeCinder:
         self.cluster.find(self.image(volume)).resize(size * GIB)
         volume |= {'status': 'available', 'size': size}
 
+    def update_volume(self, caller, volume_id, query, body):
+        volume = self._get(self.volumes, volume_id)
+        volume['name'] = body['volume']['name']
+        return {'volume': cinder_views.shown_volume(volume, caller)}
+
     def set_metadata(self, caller, volume_id, query, body):
         volume = self._get(self.volumes, volume_id)
         volume['metadata'] |= body['metadata']
@@ -476,6 +481,7 @@ _ID = '([^/]+)'
 _ROUTES = [
     ('volumes/detail', 'GET', FakeCinder.list_volumes),
     (f'volumes/{_ID}', 'GET', FakeCinder.show_volume),
+    (f'volumes/{_ID}', 'PUT', FakeCinder.update_volume),
     (f'volumes/{_ID}', 'DELETE', FakeCinder.delete_volume),
     (f'volumes/{_ID}/action', 'POST', FakeCinder.act_on_volume),
     (f'volumes/{_ID}/metadata', 'POST', FakeCinder.set_metadata),

@@ -3,10 +3,12 @@
 
 import datetime
 import itertools
+import uuid
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, guests, heartbeat, transactions
-from trove_ceph.db.guest_record import PoolKey
+from trove_ceph.db.guest_record import GuestState, PoolKey
+from trove_ceph.guestagent.waiting_messages import LoadState
 from trove_ceph.strategies.guests import dependencies, keeper, pool_memory, pool_round, pool_spec
 from trove_ceph.strategies.guests.dependencies import PingAnswer, PoolSettings, ServerFacts
 from trove_ceph.tests.unit.db import database
@@ -17,6 +19,11 @@ FRESH_SEC = 90
 
 
 _DATABASE = database.Shared()
+
+
+def volume_of(guest_id):
+    """Return the id of the volume that a guest gets."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, guest_id))
 
 
 class Thread:
@@ -56,6 +63,15 @@ class World:
         # Nova deletes a server some time after the request.
         self.deletes_late = self.is_host_unknown = False
         self.pings, self.requests, self.instance_lists = [], [], []
+        # The rendered configuration of MySQL, and the golden volume; None: none is ready.
+        self.contents, self.golden = '[mysqld]\nserver_id = 1\n', object()
+        # Volumes by id: the name of their guest or instance, and the server that has them.
+        self.volumes, self.attached = {}, {}
+        self.volume_error = None
+        # Cinder cannot delete volumes now; the taskmanagers do later.
+        self.is_volume_stuck = False
+        # What runs on the guests, by their ids; a load ends with this state.
+        self.loads, self.load_ends = {}, LoadState.SERVING
         self._ids = itertools.count()
         self._workers = itertools.count()
 
@@ -80,6 +96,7 @@ class World:
             servers=Struck(Servers(self), strike),
             agents=Struck(Agents(self), strike),
             trove=Struck(Instances(self), strike),
+            hot=Volumes(self, strike),
             forget_agent=self.forgotten.append,
             is_replacing=self.replaced.__contains__,
             worker=worker,
@@ -105,6 +122,12 @@ class World:
             self.heartbeat.beat()
             one.keep()
             self.finish_deletions()
+            self.finish_loads()
+
+    def finish_loads(self):
+        for guest_id, state in self.loads.items():
+            if state is LoadState.STARTING:
+                self.loads[guest_id] = self.load_ends
 
     def finish_deletions(self):
         for server_id in [one for one, facts in self.servers.items() if facts.status == 'GONE']:
@@ -150,6 +173,10 @@ class Servers:
         self._check()
         world = self._world
         return PoolKey('flavor', world.image, world.digest, spec.zone, spec.name)
+
+    def start_settings(self, _spec):
+        self._check()
+        return dependencies.StartSettings('9.7.4', self._world.contents)
 
     def make_keys(self):
         return 'encrypted'
@@ -226,9 +253,54 @@ class Agents:
             raise exceptions.GuestUnavailableError('it did not answer')
         if world.agents_error:
             raise exceptions.GuestUnavailableError(world.agents_error)
+        load = world.loads.get(guest.guest_id, LoadState.NONE)
         if guest.guest_id in world.refusals:
-            return PingAnswer(False, world.refusals[guest.guest_id])
-        return PingAnswer(True, version='1.0')
+            return PingAnswer(False, world.refusals[guest.guest_id], load=load)
+        if load in (LoadState.STARTING, LoadState.FAILED):
+            return PingAnswer(False, f'its MySQL is {load}', load=load)
+        return PingAnswer(True, version='1.0', load=load)
+
+    def load(self, guest, load):
+        world = self._world
+        assert world.volumes[load.volume_id] == dependencies.guest_name(guest.guest_id)
+        assert world.attached[load.volume_id] == guest.server_id
+        world.requests.append(('load', (guest.guest_id, load)))
+        world.loads.setdefault(guest.guest_id, LoadState.STARTING)
+
+
+class Volumes:
+    """The volumes of hot guests."""
+
+    def __init__(self, world, strike):
+        self._world, self._strike = world, strike
+
+    def guarded(self, _heartbeat, _claim):
+        return Struck(self, self._strike)
+
+    def find_source(self, _spec):
+        return self._world.golden
+
+    def create(self, guest, _spec, source):
+        assert source is self._world.golden
+        if self._world.volume_error:
+            raise exceptions.QuotaExceededError(self._world.volume_error)
+        volume_id = volume_of(guest.guest_id)
+        self._world.volumes[volume_id] = dependencies.guest_name(guest.guest_id)
+        return volume_id
+
+    def ensure_attached(self, server_id, volume_id):
+        assert self._world.store.list(states=[GuestState.LOADING])
+        assert volume_id in self._world.volumes
+        self._world.attached[volume_id] = server_id
+
+    def remove(self, guest):
+        volume_id = volume_of(guest.guest_id)
+        assert self._world.attached.get(volume_id) not in self._world.servers
+        if self._world.is_volume_stuck:
+            return False
+        if self._world.volumes.get(volume_id) == dependencies.guest_name(guest.guest_id):
+            del self._world.volumes[volume_id]
+        return True
 
 
 class Instances:

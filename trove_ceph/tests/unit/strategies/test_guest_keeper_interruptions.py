@@ -8,21 +8,24 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestState, PoolKey
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.guests import dependencies
+from trove_ceph.strategies.guests import dependencies, hot_spec
 from trove_ceph.strategies.guests.dependencies import ServerFacts, guest_name
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import guest_world
 from trove_ceph.tests.unit.strategies.world import Strike
 
 #: Guests of the pool after the round, of more before it.
-LEAST = 3
+LEAST = 4
+HOT = {'hot': 1, 'hot_volume': hot_spec.HotVolume('nvme', 10)}
 
 
 def make_world():
     """Return a pool in which each step of a round has something to do."""
-    world = guest_world.World(least=7, most=7)
-    world.run(world.keeper(), 2)
-    world.settings = dependencies.PoolSettings(least=LEAST, most=10)
+    world = guest_world.World(least=8, most=8, **HOT)
+    world.run(world.keeper(), 5)
+    world.settings = dependencies.PoolSettings(least=LEAST, most=10, **HOT)
+    # The hot guest does not fit new instances any more.
+    world.contents = '[mysqld]\nmax_connections = 7\n'
     key = PoolKey('flavor', 'image', 'digest', None, guest_world.POOL)
     for instance_id in ('bound', 'outlived', 'abandoned'):
         guest = world.store.claim(key, instance_id)
@@ -34,6 +37,8 @@ def make_world():
     world.instances['bound'] = backup_types.Instance('bound', 'p', None)
     world.pass_time(600)
     broken, silent, retired, _healthy = (one.guest_id for one in world.guests(GuestState.READY))
+    # As the other guests.
+    world.store.mark_hot(world.guests(GuestState.HOT)[0].guest_id)
     facts = world.servers[world.store.find(broken).server_id]
     world.servers[facts.server_id] = ServerFacts(facts.server_id, facts.name, 'ERROR')
     world.silent.add(silent)
@@ -69,14 +74,17 @@ class RoundInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
         """Later rounds fill the pool, and only the server of the instance is left beside it."""
         world.silent &= {one.guest_id for one in world.guests()}
         keeper = world.keeper()
-        for _ in range(12):
+        for _ in range(20):
             world.run(keeper)
-            if world.states() == ['bound', *['ready'] * LEAST]:
+            if world.states() == ['bound', 'hot', *['ready'] * (LEAST - 1)]:
                 break
         bound = [one for one in world.guests() if one.state is GuestState.BOUND]
-        ready = world.guests(GuestState.READY)
+        ready = world.guests(GuestState.READY, GuestState.HOT)
+        (hot,) = world.guests(GuestState.HOT)
         self.assertEqual((1, LEAST), (len(bound), len(ready)), world.states())
         self.assertEqual(LEAST + 1, len(world.guests()))
+        self.assertEqual([hot.volume_id], list(world.volumes))
+        self.assertEqual(hot.server_id, world.attached[hot.volume_id])
         names = sorted(guest_name(one.guest_id) for one in ready)
         self.assertEqual((['bound', *names], [*['trove-bound'], *names]), self.names(world))
         self.assertIn('its-server', {one.server_id for one in ready})
@@ -95,7 +103,7 @@ class RoundInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
             self.assertNotEqual(before, self.state(world), step.name)
 
     def state(self, world):
-        return world.guests(), dict(world.servers), dict(world.ports)
+        return world.guests(), dict(world.servers), dict(world.ports), dict(world.volumes)
 
     def test_killed_at_each_request(self):
         self._strike_each(lost=False)

@@ -11,7 +11,7 @@ from trove.common import context as trove_context
 from trove_ceph import exceptions
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import claims, heartbeat
-from trove_ceph.strategies.guests import dependencies
+from trove_ceph.strategies.guests import dependencies, hot_spec
 from trove_ceph.taskmanager import guest_factory
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.strategies import guest_world
@@ -55,6 +55,22 @@ class GuestFactoryTest(base.BaseTestCase):
         self.assertEqual(2, len(guest_factory.pools(CONF)))
         self.set('pools', ['small'])
         self.assertRaises(exceptions.InvalidConfigurationError, guest_factory.pools, CONF)
+
+    def test_hot_volume(self):
+        self.assertIsNone(guest_factory.hot_volume(CONF))
+        self.set('hot_volume', 'nvme:10')
+        self.assertIsNone(guest_factory.hot_volume(CONF))
+        self.set('hot', 1)
+        volume = hot_spec.HotVolume('nvme', 10)
+        self.assertEqual(volume, guest_factory.hot_volume(CONF))
+        found = guest_factory.settings(CONF)
+        self.assertEqual((1, volume), (found.hot, found.hot_volume))
+        for text, part in (('', 'is empty'), ('nvme', 'is no volume')):
+            self.set('hot_volume', text)
+            error = self.assertRaises(
+                exceptions.InvalidConfigurationError, guest_factory.hot_volume, CONF
+            )
+            self.assertIn(part, str(error))
 
     def test_keeper_of_no_pools(self):
         """It sends no request to Nova, Neutron or Glance."""

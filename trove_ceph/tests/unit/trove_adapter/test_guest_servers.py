@@ -14,9 +14,11 @@ import requests
 from keystoneauth1 import session
 from neutronclient.v2_0 import client as neutron_client
 from trove.common import cfg as trove_cfg
+from trove.datastore import models as datastore_models
+from trove.taskmanager import models as trove_models
 
 from trove_ceph import exceptions
-from trove_ceph.strategies.guests import pool_spec
+from trove_ceph.strategies.guests import hot_spec, pool_spec
 from trove_ceph.strategies.guests.dependencies import GuestResource, ResourceKind
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.db import guest_helpers
@@ -166,6 +168,32 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.assertEqual(POOLS[0], key.pool)
         self.assertEqual(key, self.request_key())
         self.assertEqual(key, self.request_key(zone=''))
+
+    def test_settings_are_those_of_a_new_instance(self):
+        """Except for Trove's server_id, which the agent overrides."""
+        found = self.servers.start_settings(self.specs[0])
+        self.assertEqual('9.7', found.version)
+        self.assertIn('[mysqld]', found.contents)
+        digest = self.digest(found.contents)
+        self.assertEqual(digest, self.digest(self.render('an instance', 2048)))
+        self.assertNotEqual(digest, self.digest(self.render('an instance', 512)))
+
+    def render(self, instance_id, ram):
+        """Return the configuration that Trove renders for an instance."""
+        version_id = trove_database.datastore_version()
+        version = datastore_models.DatastoreVersion.load_by_uuid(version_id)
+        instance = types.SimpleNamespace(id=instance_id, datastore_version=version)
+        flavor = {'id': '7', 'name': 'small', 'ram': ram}
+        return trove_models.FreshInstanceTasks._render_config(instance, flavor).config_contents
+
+    def digest(self, contents):
+        return hot_spec.HotSpec(hot_spec.HotVolume('nvme', 1), '9.7', contents).digest
+
+    def test_settings_of_a_flavor_that_is_gone(self):
+        self.cloud.flavors.clear()
+        self.assertRaises(
+            exceptions.InvalidConfigurationError, self.servers.start_settings, self.specs[0]
+        )
 
     def test_request_in_a_zone(self):
         key = self.servers.pool_key(self.specs[1])

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers and ports of warm guests, and the records that refer to them."""
+"""The servers and ports of warm guests, and the records that refer to them and their volumes."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from trove_ceph.db import guests
+from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.strategies.guests.dependencies import GuestResource, ResourceKind
 
 
@@ -30,9 +31,9 @@ class Guests:
         """Return the servers and ports with the name of a guest."""
         return self._cloud.list_resources()
 
-    def list_ids(self) -> set[str]:
-        """Return the ids of the guests that have a record."""
-        return {one.guest_id for one in self._store.list()}
+    def list_records(self) -> Sequence[GuestRecord]:
+        """Return the records of guests."""
+        return self._store.list()
 
     def delete(self, resource: GuestResource) -> None:
         """Delete a server or a port; idempotent."""

@@ -3,8 +3,8 @@
 
 Only objects that trove_ceph named are considered: ``trove_ceph.<kind>.<id>`` in Ceph; in Cinder
 the names that Trove gives, if the metadata of the service project holds the operation's id; and
-copies in a vault image, which have the names of their source snapshots; in Nova and Neutron the
-names of warm guests that wait.
+copies in a vault image, which have the names of their source snapshots; in Nova, Neutron and
+Cinder the names of warm guests that wait.
 """
 
 import datetime
@@ -19,14 +19,15 @@ from trove_ceph.gc.orphan import Kind, Orphan, PlacedSnapshot
 from trove_ceph.gc.references import References
 from trove_ceph.storage import golden, image_types, names, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
-from trove_ceph.strategies.guests.dependencies import GuestResource
+from trove_ceph.strategies.guests.dependencies import GuestResource, guest_name
 from trove_ceph.strategies.restore import cloned_volume
 
 #: The name that Cinder gives to a snapshot, and that its copy in the vault has too.
 _OF_CINDER = re.compile('snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _ID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
-#: The name of the volume of an instance.
+#: The name of the volume of an instance, or of a warm guest.
 _OF_INSTANCE = re.compile('trove-([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})')
+_OF_GUEST = re.compile(f'{guest_name("")}([0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})')
 _NO_INSPECTION = 'no inspection is under way'
 _CLONED = 'its replicas were cloned long ago'
 
@@ -161,14 +162,14 @@ class OrphanRules:
     def _reason(self, name: names.Name) -> str | None:
         if name.kind == 'check':
             return _NO_INSPECTION
-        if self._references.is_reprovisioning(name.id):
+        if self._references.is_reprovisioning(name.id) or name.id in self._references.guest_ids:
             return None
         if name.kind in cloned_volume.KINDS and self._references.has_volume(name.id):
             # Otherwise Cinder would manage it by now, under another name.
             return f'instance {name.id} has another volume'
         if self._references.is_alive(name.id):
             return None
-        return f'there is no instance and no backup {name.id}'
+        return f'there is no instance, no backup and no guest {name.id}'
 
     def _trashed(self, trashed: image_types.TrashedImage) -> Orphan | None:
         name = names.parse(trashed.name)
@@ -187,15 +188,9 @@ class OrphanRules:
     # In Cinder.
 
     def _volume(self, volume: cinder_resources.Volume) -> Orphan | None:
-        instance_id = _instance_of(volume)
-        if instance_id is None or self._references.is_reprovisioning(_operation_id(volume)):
+        owner_id, reason = self._owner_of_volume(volume)
+        if reason is None:
             return None
-        if self._references.has_other_volume(instance_id, volume.id):
-            reason = f'instance {instance_id} has another volume'
-        elif self._references.is_alive(instance_id):
-            return None
-        else:
-            reason = f'there is no instance {instance_id}'
         is_kept = any(one.volume_id == volume.id for one in self._references.kept_volumes)
         if is_kept or any(one.volume_id == volume.id for one in self._references.backups.values()):
             return None
@@ -210,8 +205,27 @@ class OrphanRules:
             'it has clones:': facts.children if facts else (),
         }
         return self._orphan(
-            Kind.VOLUME, volume, volume, volume.created_at, reason, obstacles, instance_id
+            Kind.VOLUME, volume, volume, volume.created_at, reason, obstacles, owner_id
         )
+
+    def _owner_of_volume(self, volume: cinder_resources.Volume) -> tuple[str, str | None]:
+        """Return for whom a volume was created, and why that does not need it; None: it may."""
+        references = self._references
+        if guest_id := _named_id(_OF_GUEST, volume):
+            is_known = guest_id in references.guest_ids
+            return guest_id, None if is_known else f'guest {guest_id} has no record'
+        instance_id = _named_id(_OF_INSTANCE, volume)
+        if (
+            instance_id is None
+            or references.is_reprovisioning(_operation_id(volume))
+            # It is deleted with the guest, whose instance got another one.
+            or volume.id in references.volumes_of_guests
+        ):
+            return '', None
+        if references.has_other_volume(instance_id, volume.id):
+            return instance_id, f'instance {instance_id} has another volume'
+        is_alive = references.is_alive(instance_id)
+        return instance_id, None if is_alive else f'there is no instance {instance_id}'
 
     def _volume_snapshot(self, snapshot: cinder_resources.Snapshot) -> Orphan | None:
         backup_id = _backup_of(snapshot)
@@ -372,12 +386,12 @@ def _backup_of(snapshot: cinder_resources.Snapshot) -> str | None:
     return backup_id if snapshot.name == f'trove-{backup_id}-backup' else None
 
 
-def _instance_of(volume: cinder_resources.Volume) -> str | None:
-    """Return the id of the instance for which a volume was created; None if it is not ours.
+def _named_id(pattern: re.Pattern[str], volume: cinder_resources.Volume) -> str | None:
+    """Return the id in the name of a volume; None if it is not ours.
 
-    The operation is that of the instance itself, or a re-provisioning.
+    The operation is that of the instance or the guest itself, or a re-provisioning.
     """
-    found = _OF_INSTANCE.fullmatch(volume.name)
+    found = pattern.fullmatch(volume.name)
     return found[1] if found and _operation_id(volume) else None
 
 

@@ -35,7 +35,10 @@ class References:
         self.backups = {one.backup_id: one for one in deps.records.all()}
         self.kept_volumes = deps.records.kept_volumes()
         self.trash_records = deps.records.trashed_images()
-        self.guest_ids = guests.list_ids()
+        records = guests.list_records()
+        self.guest_ids = {one.guest_id for one in records}
+        #: Those that no instance has yet.
+        self.volumes_of_guests = {one.volume_id for one in records} - {None}
         self._replicas = replicas.list()
         # Interrupted jobs count too: a worker may resume them at any time.
         active = [

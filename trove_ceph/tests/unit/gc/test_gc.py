@@ -98,6 +98,28 @@ class FindTest(base.BaseTestCase):
         self.assertNotIn(left.resource_id, self.world.warm_guests.resources)
         self.assertEqual([], self.world.found())
 
+    def test_finds_volumes_of_guests_without_a_record(self):
+        guest_id = str(uuid.uuid4())
+        volume = self.world.add_volume(guest_id, name=f'trove-guest-{guest_id}')
+        self.world.warm_guests.ids.add(guest_id)
+        # Cinder does not manage it yet.
+        image = self.world.make_image('restore', guest_id)
+        self.assertEqual([], self.world.found())
+        self.world.storage.remove(image)
+        self.world.warm_guests.ids.clear()
+        found = self.only()
+        self.assertEqual(f'guest {guest_id} has no record', found.reason)
+        self.assertEqual(volume['id'], found.target.id)
+
+    def test_keeps_the_volume_of_a_guest_whose_instance_got_another_one(self):
+        guest_id = str(uuid.uuid4())
+        volume = self.world.add_volume(self.world.instance.id)
+        self.world.warm_guests.ids.add(guest_id)
+        self.world.warm_guests.volumes[guest_id] = volume['id']
+        self.assertEqual([], self.world.found())
+        self.world.warm_guests.ids.clear()
+        self.assertIn('has another volume', self.only().reason)
+
     def test_finds_a_vault_image_without_backups(self):
         backup = self.world.take_backup()
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')

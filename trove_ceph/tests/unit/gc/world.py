@@ -122,11 +122,11 @@ class World(worlds.World):
 
 
 class Guests(guests.Guests):
-    """Warm guests; those with a record are in ``ids``."""
+    """Warm guests; those with a record are in ``ids``, and their volumes in ``volumes``."""
 
     def __init__(self):
         super().__init__(self, self)
-        self.ids, self.resources = set(), {}
+        self.ids, self.volumes, self.resources = set(), {}, {}
 
     def leave_server(self):
         return self.leave(ResourceKind.SERVER, str(uuid.uuid4()))
@@ -144,7 +144,9 @@ class Guests(guests.Guests):
         return list(self.resources.values())
 
     def list(self):
-        return [types.SimpleNamespace(guest_id=one) for one in self.ids]
+        return [
+            types.SimpleNamespace(guest_id=one, volume_id=self.volumes.get(one)) for one in self.ids
+        ]
 
     def delete_server(self, server_id):
         del self.resources[server_id]

@@ -42,6 +42,7 @@ from trove_ceph.taskmanager import (
     failover,
     golden_volume,
     guest_factory,
+    hot_guests,
     instance_operations,
     metrics_exporter,
     ownership,
@@ -91,6 +92,7 @@ class Manager(manager.Manager):
         # or guests can reach the storage service.
         factory.backup_settings(CONF)
         guest_factory.pools(CONF)
+        guest_factory.hot_volume(CONF)
         storage_transport.check(CONF)
         self._metrics = metrics_exporter.MetricsExporter(CONF)
         self._notifications = notifications.Notifications(CONF)
@@ -191,14 +193,18 @@ class Manager(manager.Manager):
             restore = None
             if arguments['backup_id']:
                 restore = restored_volume.restore(CONF, self._deps, instance_id, arguments)
-            is_golden = not arguments['backup_id'] and golden_volume.create(
-                CONF, self._deps, context, instance_id, arguments
-            )
-            with restore.ending() if restore else contextlib.nullcontext():
-                instance_creation.create(
-                    context, instance_id, arguments, self._find_warm_guests(), is_golden
+            guests, hot, is_golden = self._find_warm_guests(), None, False
+            if not arguments['backup_id']:
+                make_golden = functools.partial(
+                    golden_volume.create, CONF, self._deps, context, instance_id, arguments
                 )
-            if restore or is_golden:
+                hot = hot_guests.claim(
+                    CONF, self._deps, guests, context, instance_id, arguments, make_golden
+                )
+                is_golden = hot is None and make_golden()
+            with restore.ending() if restore else contextlib.nullcontext():
+                instance_creation.create(context, instance_id, arguments, guests, is_golden, hot)
+            if restore or is_golden or hot:
                 flatten.flatten_volume(self._deps(), instance_id)
 
     def _find_warm_guests(self) -> warm_guests.WarmGuests | None:

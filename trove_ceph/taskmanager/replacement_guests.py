@@ -70,7 +70,9 @@ class ReplacementGuests:
             # The taskmanager that claimed it died before it recorded that, or it was claimed for an
             # earlier replacement.
             needed = (record.flavor_id, record.image_id)
-            if (guest.flavor_id, guest.image_id) == needed and guest.host != not_on:
+            # A hot guest that a creation has claimed has another volume.
+            is_warm = guest.volume_id is None
+            if (guest.flavor_id, guest.image_id) == needed and guest.host != not_on and is_warm:
                 found = guest
             else:
                 self.retire(guest.guest_id, f'{record} needs another guest')

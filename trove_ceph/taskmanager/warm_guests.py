@@ -61,6 +61,22 @@ class WarmGuests:
         key = self._request_key(version_id, flavor_id, image_id, zone)
         return None if key is None else self._store.claim(key, instance_id, not_on_host)
 
+    def claim_hot(
+        self,
+        instance_id: str,
+        version_id: str,
+        flavor_id: str,
+        image_id: str,
+        zone: str | None,
+        hot_digest: str,
+    ) -> GuestRecord | None:
+        """Claim a hot guest for an instance; None: none fits.
+
+        :param hot_digest: see :meth:`.GuestStore.claim_hot`
+        """
+        key = self._request_key(version_id, flavor_id, image_id, zone)
+        return None if key is None else self._store.claim_hot(key, hot_digest, instance_id)
+
     def bind(
         self,
         guest: GuestRecord,

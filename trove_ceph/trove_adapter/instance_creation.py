@@ -5,7 +5,9 @@ Trove polls in intervals that double: it asks for the guest's report at last eve
 for a new volume, which Ceph creates in less than a second, after three.
 """
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import oslo_db.exception
@@ -16,10 +18,24 @@ from trove.instance import service_status
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import waiting
+from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.trove_adapter import warm_server
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
+
+
+@dataclasses.dataclass(frozen=True)
+class HotGuest:
+    """A hot guest that an instance has claimed, and whose volume is that of the instance.
+
+    :param replace_volume: takes the volume from the instance, and makes a clone of a golden volume
+        if one fits; returns whether it did
+    """
+
+    guest: GuestRecord
+    replace_volume: Callable[[], bool]
+
 
 _ARGUMENTS = (
     *('flavor', 'image_id', 'databases', 'users', 'datastore_manager', 'packages', 'volume_size'),
@@ -106,6 +122,8 @@ class _Instance(warm_server.WarmServerTasks):
 class _Clone(_Instance):
     """An instance whose volume has data that no backup names: a replica, or a golden clone."""
 
+    _has_data = True
+
     def _guest_prepare(
         self,
         flavor_ram,
@@ -117,11 +135,42 @@ class _Clone(_Instance):
         *rest,
         **options,
     ):
-        # As for a restore, the agent keeps the data and gives the server a new identity.
-        backup_info = {'id': self.id, 'storage_driver': 'cinder', 'location': 'cinder://'}
+        if self._has_data:
+            # As for a restore, the agent keeps the data and gives the server a new identity.
+            backup_info = {'id': self.id, 'storage_driver': 'cinder', 'location': 'cinder://'}
+            if self._is_hot:
+                # And it need not start the server.
+                backup_info['is_hot'] = True
         super()._guest_prepare(
             flavor_ram, volume_info, packages, databases, users, backup_info, *rest, **options
         )
+
+
+class _Hot(_Clone):
+    """An instance with a hot guest and the guest's volume; with others if that fails."""
+
+    hot: HotGuest
+    _is_hot = True
+
+    def _claim(self, flavor, image_id, arguments):
+        return self.hot.guest
+
+    def _create_volume(self, *arguments, **options):
+        self._request_volume = functools.partial(super()._create_volume, *arguments, **options)
+        if self._claimed_guest is None:
+            return self._replace_volume()
+        return self._request_volume()
+
+    def _volumes_of_other_server(self, volumes):
+        return self._replace_volume()['block_device']
+
+    def _replace_volume(self):
+        """Create the volume that the instance gets without a hot guest."""
+        self._is_hot = False
+        self._has_data = self.hot.replace_volume()
+        # Read the row again, which has another volume, or none.
+        self.update_db()
+        return self._request_volume()
 
 
 def render_config(context: Any, instance_id: str, flavor: Mapping[str, Any]) -> str:
@@ -132,12 +181,18 @@ def render_config(context: Any, instance_id: str, flavor: Mapping[str, Any]) -> 
     return _Instance.load(context, instance_id)._render_config(flavor).config_contents
 
 
+def version_id(context: Any, instance_id: str) -> str:
+    """Return the id of the datastore version of an instance."""
+    return str(_Instance.load(context, instance_id).datastore_version.id)
+
+
 def create(
     context: Any,
     instance_id: str,
     arguments: Mapping[str, Any],
     guests: warm_server.WarmGuests | None = None,
     is_golden: bool = False,
+    hot: HotGuest | None = None,
 ) -> None:
     """Create an instance, and wait until it is usable.
 
@@ -147,12 +202,15 @@ def create(
     :param arguments: of the call to Trove's manager, by their names
     :param guests: the warm guests; None: Nova boots a server
     :param is_golden: the volume is a clone of a golden volume, whose data the guest keeps
+    :param hot: a hot guest for the instance; None: there is none
     """
     hints = server_group.ServerGroup.build_scheduler_hint(
         context, arguments.get('locality'), instance_id
     )
-    instance = (_Clone if is_golden else _Instance).load(context, instance_id)
+    kind = _Hot if hot else _Clone if is_golden else _Instance
+    instance = kind.load(context, instance_id)
     instance.guests = guests
+    instance.hot = hot
     instance.create_instance(
         **{name: arguments.get(name) for name in _ARGUMENTS}, snapshot=None, scheduler_hints=hints
     )

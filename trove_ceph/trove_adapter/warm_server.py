@@ -53,6 +53,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
     """
 
     guests: WarmGuests | None = None
+    #: Whether the guest that is claimed has the volume of the instance already.
+    _is_hot = False
     _claimed_guest: GuestRecord | None = None
     _management_security_groups: list[str] = []
 
@@ -68,15 +70,12 @@ class WarmServerTasks(models.FreshInstanceTasks):
     def _claim(
         self, flavor: Mapping[str, Any], image_id: str, arguments: Mapping[str, Any]
     ) -> GuestRecord | None:
-        # The scheduler places servers of a group or a cluster, and Trove creates root volumes. With
-        # network isolation docker has another configuration, which it reads only when it starts.
+        # The scheduler places servers of a group or a cluster.
         needs_own_server = (
             arguments.get('scheduler_hints')
             or arguments.get('cluster_config')
-            or CONF.volume_rootdisk_support
-            or CONF.network.network_isolation
             or not self.volume_support
-            or not CONF.management_networks
+            or not allows_guests()
         )
         if self.guests is None or needs_own_server:
             return None
@@ -143,6 +142,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
                     *(self.id, guest.guest_id, error),
                 )
                 self._claimed_guest = None
+                block_device_mapping_v2 = self._volumes_of_other_server(block_device_mapping_v2)
                 nics = self._replace_management_port(nics)
             else:
                 self._claimed_guest = None
@@ -177,9 +177,14 @@ class WarmServerTasks(models.FreshInstanceTasks):
             files=files or {},
             metadata=description.metadata,
             tags=description.tags,
+            is_hot=self._is_hot,
         )
         assert self.guests is not None
         self.guests.bind(guest, request)
+
+    def _volumes_of_other_server(self, volumes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the volumes of the server that Nova boots, after a guest could not be bound."""
+        return volumes
 
     def _replace_management_port(self, nics: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the network interfaces with a new management port, which is always the last."""
@@ -198,3 +203,16 @@ class WarmServerTasks(models.FreshInstanceTasks):
                 'Warm guest %s: it is retired later, when its claim is too old: %s',
                 *(guest.guest_id, error),
             )
+
+
+def allows_guests() -> bool:
+    """Return whether Trove's configuration allows instances to have warm guests.
+
+    Trove may create root volumes. With network isolation docker has another configuration, which it
+    reads only when it starts.
+    """
+    return (
+        not CONF.volume_rootdisk_support
+        and not CONF.network.network_isolation
+        and bool(CONF.management_networks)
+    )

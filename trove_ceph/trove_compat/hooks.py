@@ -93,6 +93,7 @@ TASKMANAGER = Service(
         Hook(f'{_INSTANCE}.combine_cloudinit_userdata'),
         Hook(f'{_INSTANCE}.datastore_registry_ext'),
         Hook(f'{_INSTANCE}.datastore_repl_strategy'),
+        Hook('trove.common.template:SingleInstanceConfigTemplate.render'),
         Hook('trove.guestagent.api:API._call', ('method_name', 'timeout_sec', 'version')),
         Hook('trove.guestagent.api:API._cast', ('method_name', 'version')),
         Hook(f'{_GROUP}.build_scheduler_hint'),
@@ -167,6 +168,7 @@ GUEST = Service(
         Hook(f'{_FILES}.__init__', ('requires_root', 'override_strategy')),
         Hook(f'{_FILES}.reset_configuration', ('options', 'remove_overrides')),
         Hook(f'{_FILES}.apply_system_override'),
+        Hook(f'{_FILES}.parse_configuration'),
     ),
 )
 

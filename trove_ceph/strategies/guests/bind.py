@@ -37,6 +37,8 @@ class BindRequest:
     :param name: of the server, as ``openstack server list`` shows it
     :param port_ids: the ports of the instance but its management port, which the guest has already
     :param files: contents by path, as cloud-init would write them
+    :param is_hot: whether the guest is hot, so that it has the volume already; if the binding
+        fails, the instance gets another volume
     """
 
     instance_id: str
@@ -46,6 +48,7 @@ class BindRequest:
     files: Mapping[str, str] = dataclasses.field(repr=False)
     metadata: Mapping[str, str]
     tags: tuple[str, ...]
+    is_hot: bool = False
 
 
 class Agents(Protocol):
@@ -142,6 +145,7 @@ class Binding:
         self._server_id = guest.server_id
         self._request = request
         self._may_write = False
+        self._has_ports = False
 
     def run(self) -> None:
         """Bind the guest.
@@ -166,9 +170,10 @@ class Binding:
 
     def steps(self) -> list[steps.Step]:
         """Return the steps of the binding."""
+        volume = [steps.Step('attach the volume', self._attach_volume)]
         return [
             steps.Step('replace the identity of the guest', self._replace_identity, self._discard),
-            steps.Step('attach the volume', self._attach_volume),
+            *([] if self._request.is_hot else volume),
             steps.Step('attach the ports', self._attach_ports),
             steps.Step('describe the server', self._describe),
             steps.Step('record the binding', self._record),
@@ -203,6 +208,7 @@ class Binding:
         return None if volume is None else volume.status
 
     def _attach_ports(self) -> None:
+        self._has_ports = True
         for port_id in self._request.port_ids:
             self._deps.servers.attach_port(self._server_id, port_id)
 
@@ -219,8 +225,9 @@ class Binding:
             self._deps.store.retire(self._guest.guest_id, reason)
         finally:
             # Without anything of the instance, the guest is deleted in the background.
-            if self._may_write:
+            if self._may_write or self._has_ports:
                 self._deps.servers.delete(self._server_id)
+            if self._may_write:
                 # Only now: until then Nova may still open the image.
                 self._deps.fence(self._request.volume_id)
                 self._may_write = False

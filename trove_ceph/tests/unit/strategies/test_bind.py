@@ -31,6 +31,7 @@ class Cloud:
         )
         self.volume_id = str(uuid.uuid4())
         self.calls = []
+        self.is_hot = False
         self.bound_to = None
         self.attached = []
         # The statuses of the volume after the request to attach it; the last one stays.
@@ -58,6 +59,7 @@ class Cloud:
 
     def request(self):
         return bind.BindRequest(
+            is_hot=self.is_hot,
             instance_id=self.guest.instance_id,
             name='db1',
             volume_id=self.volume_id,
@@ -265,3 +267,45 @@ class BindTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.NotFencedError, self.cloud.binding().run)
         self.assertIs(GuestState.RETIRED, self.cloud.record)
         self.assertIn('Nova is down', error.__cause__.__notes__[0])
+
+
+class BindHotTest(base.BaseTestCase):
+    """The guest has the volume already; if it cannot be bound, the instance gets another one."""
+
+    def make(self):
+        self.cloud = Cloud()
+        self.cloud.is_hot = True
+
+    def test_only_ports_are_attached(self):
+        self.make()
+        self.cloud.binding().run()
+        self.assertIs(GuestState.BOUND, self.cloud.record)
+        self.assertEqual(['first', 'second'], self.cloud.attached)
+        self.assertEqual(self.cloud.volume_id, self.cloud.bound_to.volume_id)
+
+    def test_failure_before_or_after_any_step_deletes_the_guest(self):
+        for after in (False, True):
+            self.make()
+            for number in range(len(self.cloud.binding().steps())):
+                self.make()
+                operation = self.cloud.binding().steps()
+                operation[number] = interruption.interrupted(
+                    operation[number], interruption.Failure, after
+                )
+                self.assertRaises(interruption.Failure, steps.run, 'binding', operation)
+                self.assertIs(GuestState.RETIRED, self.cloud.record)
+                # Another server gets the ports, but not the volume.
+                self.assertEqual([], self.cloud.attached)
+                self.assertNotIn(f'fence {self.cloud.volume_id}', self.cloud.calls)
+
+    def test_ports_of_a_server_that_cannot_be_deleted(self):
+        """The next server waits for them in Nova; nothing can write to its volume."""
+        self.make()
+        self.cloud.deletion_fails = True
+        self.cloud.describe = self.refuse
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
+        self.assertNotIsInstance(error, exceptions.NotFencedError)
+        self.assertIs(GuestState.RETIRED, self.cloud.record)
+
+    def refuse(self, *_arguments):
+        raise exceptions.ServiceUnavailableError('Nova refuses')

@@ -100,6 +100,14 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
         self.assertIsNone(self.claim(not_on='host'))
         self.assertEqual('one', self.claim(not_on='elsewhere').guest_id)
 
+    def test_hot_guest_of_a_creation_that_was_interrupted(self):
+        self.make('hot', GuestState.HOT, server_id='server')
+        digest = guest_helpers.HOT_DIGEST
+        self.store.claim_hot(guest_helpers.KEY, digest, RECORD.instance_id)
+        self.make('ready', server_id='other')
+        self.assertEqual('ready', self.claim().guest_id)
+        self.assertIs(GuestState.RETIRED, self.store.find('hot').state)
+
     def test_returns_the_guest_of_an_interrupted_claim(self):
         for name in ('one', 'two'):
             self.make(name, server_id=name)

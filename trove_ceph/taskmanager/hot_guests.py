@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give a new instance a hot guest, on which MySQL runs already, if one fits."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from trove_ceph.strategies.backup import dependencies
+from trove_ceph.strategies.guests import hot_spec
+from trove_ceph.taskmanager import guest_factory, warm_guests
+from trove_ceph.trove_adapter import instance_creation, trove_db, warm_server
+
+LOG = logging.getLogger(__name__)
+
+
+def claim(
+    conf: cfg.ConfigOpts,
+    get_deps: Callable[[], dependencies.BackupDependencies],
+    guests: warm_guests.WarmGuests | None,
+    context: Any,
+    instance_id: str,
+    arguments: Mapping[str, Any],
+    make_golden: Callable[[], bool],
+) -> instance_creation.HotGuest | None:
+    """Claim a hot guest for a new instance, and make its volume that of the instance.
+
+    None: none fits, or it failed; then the instance can be created in the ordinary way.
+
+    :param get_deps: returns the dependencies of backups
+    :param guests: the warm guests; None: there are none
+    :param arguments: of Trove's create_instance, for neither a restore nor a replica
+    :param make_golden: gives the instance a clone of a golden volume, if one fits, should the guest
+        turn out to be of no use; returns whether it did
+    :raises Exception: neither the volume could be taken nor this be undone, so that the instance
+        has failed
+    """
+    try:
+        volume = guest_factory.hot_volume(conf)
+        if guests is None or volume is None or not _fits(conf, volume, arguments):
+            return None
+        deps = get_deps()
+        instance = deps.trove.find_instance(instance_id)
+        if instance is None or instance.volume_id or not instance.has_our_guest_agent:
+            return None
+        contents = instance_creation.render_config(context, instance_id, arguments['flavor'])
+        # The server that the guest runs; the name of the version may be another one.
+        version = arguments.get('ds_version') or instance.version
+        guest = guests.claim_hot(
+            instance_id,
+            instance_creation.version_id(context, instance_id),
+            arguments['flavor']['id'],
+            arguments['image_id'],
+            arguments.get('availability_zone'),
+            hot_spec.HotSpec(volume, version, contents).digest,
+        )
+    except Exception as error:
+        # Whatever it is, an instance can be created without a hot guest.
+        LOG.warning('Instance %s: no hot guest could be claimed: %s', instance_id, error)
+        return None
+    if guest is None:
+        return None
+    assert guest.volume_id is not None
+    volumes = guest_factory.make_hot_volumes(conf, deps)
+
+    def replace_volume() -> bool:
+        return volumes.take_back(guest, instance_id) and make_golden()
+
+    try:
+        volumes.hand_over(guest.volume_id, instance_id)
+    except Exception as error:
+        LOG.warning(
+            'Instance %s: the volume of hot guest %s could not be taken: %s',
+            *(instance_id, guest.guest_id, error),
+        )
+        guests.retire(guest, 'its volume could not be given to its instance')
+        if not volumes.take_back(guest, instance_id):
+            # Cinder refuses twice, and a clone of a golden volume would be taken to exist already.
+            trove_db.TroveDatabase().fail_volume(instance_id)
+            raise
+        return None
+    LOG.info('Instance %s: claimed hot guest %s', instance_id, guest.guest_id)
+    return instance_creation.HotGuest(guest, replace_volume)
+
+
+def _fits(conf: cfg.ConfigOpts, volume: hot_spec.HotVolume, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a request is for what a hot guest is.
+
+    Its server runs without options of a tenant, and the agent sets no root password on a volume
+    with data. The scheduler places servers of a group or a cluster.
+    """
+    asked = hot_spec.HotVolume(
+        arguments['volume_type'] or conf.cinder_volume_type, arguments['volume_size']
+    )
+    needs_own = ('overrides', 'root_password', 'cluster_config', 'locality')
+    return (
+        asked == volume
+        and not any(arguments.get(name) for name in needs_own)
+        and warm_server.allows_guests()
+    )

@@ -18,6 +18,8 @@ from trove_ceph_bench.targets import cloud
 #: A guest that has not answered for 90 s is not claimed.
 FRESH_SEC = 60
 _POLL_SEC = 5
+#: The states of guests that use the processors.
+_BUSY = ('booting', 'loading', 'retired')
 _LIST = 'trove-ceph-manage guests list -f json'
 _PURPOSE = 'prints the warm guests in JSON'
 _FILE = 'waiting-guests.json'
@@ -39,10 +41,13 @@ class Pool:
         self._list_guests = list_guests
         self._start_wait = start_wait
 
-    def await_ready(self, timeout_sec: float) -> Sequence[str]:
+    def await_ready(self, timeout_sec: float, state: str = 'ready') -> Sequence[str]:
         """Wait until a guest is ready and none is being booted; return the ids of those ready.
 
-        The boot of a guest would take the processors from the operation that is timed.
+        The boot of a guest would take the processors from the operation that is timed, and so would
+        the start of MySQL on it.
+
+        :param state: ``ready``, or ``hot`` to wait for a hot guest
 
         :raises LoadFailedError: there is still none after the time limit
         """
@@ -52,17 +57,18 @@ class Pool:
             ready = [
                 one['guest_id']
                 for one in guests
-                if one['state'] == 'ready'
+                if one['state'] == state
                 and one['answer_sec'] is not None
                 and one['answer_sec'] <= FRESH_SEC
             ]
-            if ready and not any(one['state'] in ('booting', 'retired') for one in guests):
+            if ready and not any(one['state'] in _BUSY for one in guests):
                 return ready
             if not deadline.pause(_POLL_SEC):
                 found = ', '.join(sorted(one['state'] for one in guests)) or 'none'
                 raise exceptions.LoadFailedError(
-                    f'no warm guest is ready after {timeout_sec:.0f} s, found: {found}; see '
-                    '[trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests in lab.toml)'
+                    f'no warm guest is {state} after {timeout_sec:.0f} s, found: {found}; see '
+                    '[trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests and '
+                    'hot_guests in lab.toml)'
                 )
 
     def is_bound_to(self, instance_id: str, waited: Collection[str]) -> bool:
@@ -90,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='SECONDS',
         help='limit of the wait (%(default)s)',
     )
+    wait.add_argument('--hot', action='store_true', help='wait for a hot guest')
     check = verbs.add_parser('check', help=_CHECK, description=_CHECK)
     check.add_argument('instance', metavar='INSTANCE')
     check.add_argument('start', choices=('warm', 'cold'), help='what it must have been')
@@ -107,7 +114,8 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     file = directory / _FILE
     pool = Pool(_list_guests)
     if arguments.verb == 'await':
-        file.write_text(json.dumps(pool.await_ready(arguments.timeout)))
+        state = 'hot' if arguments.hot else 'ready'
+        file.write_text(json.dumps(pool.await_ready(arguments.timeout, state)))
         return
     _, trove = cloud.clients()
     found = cloud.find_one(trove.instances, arguments.instance)

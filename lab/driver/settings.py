@@ -22,6 +22,7 @@ _BOUNDS = {
     'hdd_iops': (0, 100000),
     'cinder_volume_services': (1, 3),
     'warm_guests': (0, 8),
+    'hot_guests': (0, 8),
     'second_compute': (0, 1),
     'hci_cpu_scale': (1, 64),
     'hci_memory_scale': (1, 64),

@@ -71,6 +71,12 @@ OPTS = [
         'trove-ceph-manage guests list -f json". flavor_id must have a pool without an '
         'availability zone. Empty: the scenarios of warm guests are skipped.',
     ),
+    cfg.BoolOpt(
+        'hot_guests',
+        default=False,
+        help='Whether the pool of guests_command has hot guests with volumes of the first volume '
+        'type and of volume_size_gib. False: the scenarios of hot guests are skipped.',
+    ),
     cfg.IntOpt(
         'guest_timeout_sec',
         default=1200,

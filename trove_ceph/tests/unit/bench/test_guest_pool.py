@@ -49,6 +49,16 @@ class PoolTest(base.BaseTestCase):
         self.assertEqual(['a'], pool.await_ready(600))
         self.assertEqual(6 * guest_pool._POLL_SEC, self.now)
 
+    def test_waits_until_a_guest_is_hot_and_none_is_loading(self):
+        pool = self.pool(
+            [guest('a')],
+            [guest('a', 'loading')],
+            [guest('a', 'hot'), guest('b', 'loading')],
+            [guest('a', 'hot'), guest('b')],
+        )
+        self.assertEqual(['a'], pool.await_ready(600, 'hot'))
+        self.assertEqual(3 * guest_pool._POLL_SEC, self.now)
+
     def test_wait_is_bounded(self):
         pool = self.pool([guest('a', 'booting', None)])
         error = self.assertRaises(exceptions.LoadFailedError, pool.await_ready, 600)
@@ -99,6 +109,12 @@ class CommandTest(base.BaseTestCase):
         self.call('check', 'shop', 'cold')
         error = self.assertRaises(exceptions.LoadFailedError, self.call, 'check', 'shop', 'warm')
         self.assertIn('it does not count as warm', str(error))
+
+    def test_waits_for_a_hot_guest(self):
+        self.list_guests(guest('a', 'hot'), guest('b'))
+        self.call('await', '--hot')
+        self.list_guests(guest('a', 'bound', instance_id='i-1'))
+        self.call('check', 'shop', 'warm')
 
     def test_failing_command_is_an_error(self):
         self.useFixture(fixtures.EnvironmentVariable('BENCH_GUESTS', 'false'))

@@ -62,6 +62,20 @@ class LatencyPlansTest(base.BaseTestCase):
             )
             self.assertEqual('trove delete-instance bench-new', calls[name, 'cleanup'][0])
 
+    def test_create_hot(self):
+        calls = self.calls('create-hot-latency')
+        self.assertEqual(['guests await --hot'], calls['hot', 'prepare'])
+        self.assertEqual(['guests await'], calls['warm', 'prepare'])
+        create = 'first-commit create bench-new --like'
+        self.assertEqual([f'{create} shop'], calls['hot', 'run'])
+        self.assertEqual([f'{create} first-database-larger'], calls['warm', 'run'])
+        for name in ('hot', 'warm'):
+            self.assertEqual(
+                ['guests check bench-new warm', 'trove await-healthy bench-new'],
+                calls[name, 'check'],
+            )
+            self.assertEqual('trove delete-instance bench-new', calls[name, 'cleanup'][0])
+
     def test_restore(self):
         calls = self.calls('restore-latency')
         keep = 'trove choose-backups shop none --keep bench-backup'

@@ -17,6 +17,8 @@ from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage_service import message_keys, transport
+from trove_ceph.strategies.guests import hot_spec
+from trove_ceph.taskmanager import guest_factory
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tiers import tiers_file
 from trove_ceph.trove_adapter import cinder_client
@@ -128,7 +130,12 @@ class BackupSettingsTest(SettingsTestCase):
         """Return the options of the scenarios."""
         text = self.render(
             'tempest/tempest.conf.j2',
-            **{'lab_backups': 'trove_ceph', 'keeps_warm_guests': False} | variables,
+            **{
+                'lab_backups': 'trove_ceph',
+                'keeps_warm_guests': False,
+                'keeps_hot_guests': False,
+            }
+            | variables,
             storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
             replica_backend={'name': 'nvme-replica', 'pool': 'r'},
         )
@@ -156,6 +163,23 @@ class BackupSettingsTest(SettingsTestCase):
         name, rest = shell.CommandManager().find_command(command[1:])[1:]
         self.assertEqual('guests list', name)
         self.assertEqual(['-f', 'json'], rest[-2:])
+
+    def test_scenarios_of_hot_guests_follow_the_lab(self):
+        self.assertFalse(self.tempest().hot_guests)
+        self.assertTrue(self.tempest(keeps_hot_guests=True).hot_guests)
+
+    def test_pools_have_hot_guests(self):
+        text = self.render(
+            'trove/warm-guests.conf.j2',
+            lab_warm_guests=2,
+            lab_hot_guests=1,
+            lab_volume_gib=2,
+            versions={'stdout_lines': ['9.7.4']},
+            storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
+        )
+        conf = self.read(text, taskmanager_conf.register)
+        self.assertEqual(('mysql/9.7.4:db.small',), tuple(conf.trove_ceph_guests.pools))
+        self.assertEqual(hot_spec.HotVolume('nvme', 2), guest_factory.hot_volume(conf))
 
 
 class TransportTest(SettingsTestCase):

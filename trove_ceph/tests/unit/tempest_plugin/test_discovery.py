@@ -107,6 +107,20 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertIn('[trove_ceph] guests_command is not set', reason[0])
 
+    def test_hot_guests_are_tested_with_a_database_of_their_own(self):
+        found = self._classes('nvme,hdd', 'test_hot_guests')
+        self.assertEqual(['TestHotGuests_nvme'], list(found))
+        names = found['TestHotGuests_nvme']
+        self.assertLessEqual({'test_created_hot', 'test_backed_up_hot'}, set(names))
+        self.assertEqual('test_vanishes_when_deleted', names[-1])
+
+    def test_hot_guests_are_skipped_without_their_option(self):
+        errors, failures, *reason = self._python(
+            _RUN, {'volume_types': 'nvme', 'guests_command': 'true'}, 'test_hot_guests'
+        ).split(maxsplit=2)
+        self.assertEqual(('0', '0'), (errors, failures))
+        self.assertIn('[trove_ceph] hot_guests and guests_command are not set', reason[0])
+
     def test_backup_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_backups')
         self.assertEqual(['TestBackups_nvme'], list(found))

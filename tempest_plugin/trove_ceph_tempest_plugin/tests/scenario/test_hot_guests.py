@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database on a hot guest, on which MySQL ran before it was requested."""
+
+from tempest import config
+from tempest.lib import decorators
+
+from trove_ceph_tempest_plugin import guests
+from trove_ceph_tempest_plugin.tests import base
+from trove_ceph_tempest_plugin.tests.scenario import backup, deletion, rebuild, resize
+
+CONF = config.CONF
+
+
+class TestHotGuests(
+    backup.BackupTestCase,
+    rebuild.RebuildTestCase,
+    resize.ResizeScenario,
+    deletion.DeletionScenario,
+):
+    """The database of the class is created when a hot guest waits for it."""
+
+    @classmethod
+    def skip_checks(cls):
+        super().skip_checks()
+        if not CONF.trove_ceph.guests_command or not CONF.trove_ceph.hot_guests:
+            raise cls.skipException('[trove_ceph] hot_guests and guests_command are not set')
+
+    @classmethod
+    def resource_setup(cls):
+        cls.pool = guests.pool(CONF.trove_ceph.guests_command)
+        cls.waited = cls.pool.await_ready(CONF.trove_ceph.guest_timeout_sec, 'hot')
+        super().resource_setup()
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a080')
+    def test_created_hot(self):
+        """The database has the guest that was hot, a server of its own, and its tenant's data."""
+        self.record('created', {'seconds_to_healthy': self.created_sec})
+        self.assertTrue(
+            self.pool.is_bound_to(self.instance_id, self.waited),
+            f'instance {self.instance_id} has none of the hot guests: {", ".join(self.waited)}',
+        )
+        instance, server = self.server()
+        self.assertEqual(instance['name'], server['name'])
+        # Nothing of the time before the request is in its history.
+        own = self.database.variable('server_uuid')
+        executed = self.database.variable('gtid_executed')
+        self.assertEqual({own}, {one.strip().partition(':')[0] for one in executed.split(',')})
+        rows = self.write_rows()
+        self.assertEqual(rows, self.rows())
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a081')
+    def test_backed_up_hot(self):
+        """A backup of it is as of any database, and its deletion leaves nothing."""
+        self.require_backups()
+        self.write_rows()
+        before = self.snapshots()
+        stored = self.back_up('hot')
+        self.assertEqual(1, len(self.snapshots() - before))
+        self.backups.delete(stored['id'])
+        self.assertEqual(before, self.snapshots())
+
+
+def load_tests(loader, tests, pattern):
+    return base.on_volume_types(loader, everywhere=None, first=TestHotGuests)

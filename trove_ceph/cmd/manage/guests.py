@@ -42,7 +42,8 @@ class Group(base.Group):
     """List, show and drain warm guests.
 
     A warm guest is a server that was booted before an instance needs it. These commands read and
-    write trove_ceph's tables only; the taskmanagers act on what is drained.
+    write trove_ceph's tables only; the taskmanagers act on what is drained. The state of a guest on
+    which MySQL runs already is hot.
     """
 
     examples = _EXAMPLES
@@ -135,8 +136,8 @@ class Drain(_GuestsCommand, base.Lister):
 
 _NAMES = (
     *('guest_id', 'pool', 'state', 'age_sec', 'answer_sec', 'host', 'instance_id', 'server_id'),
-    *('port_id', 'availability_zone', 'flavor_id', 'image_id', 'config_digest', 'reason'),
-    *('created_at', 'updated_at', 'seen_at'),
+    *('port_id', 'volume_id', 'availability_zone', 'flavor_id', 'image_id', 'config_digest'),
+    *('hot_digest', 'reason', 'created_at', 'updated_at', 'seen_at'),
 )
 
 

@@ -89,6 +89,14 @@ class GuestsTest(guest_helpers.GuestStoreTestCase):
         self.assertEqual(['other'], [one['guest_id'] for one in self.json_of('drain', '--all')])
         self.assertIn('No guest waits', self.run_command('drain', '--all').err)
 
+    def test_hot_guests(self):
+        self.make('hot', GuestState.HOT)
+        self.make('loading', GuestState.LOADING)
+        self.assertEqual(['hot', 'loading'], [one['state'] for one in self.json_of('list')])
+        self.assertEqual('volume', self.json_of('show', 'hot')['volume_id'])
+        drained = self.json_of('drain', POOL)
+        self.assertEqual({'hot', 'loading'}, {one['guest_id'] for one in drained})
+
     def test_wrong_command_lines(self):
         for words in (['drain'], ['drain', POOL, '--all'], ['show']):
             self.run_command(*words, status=2)

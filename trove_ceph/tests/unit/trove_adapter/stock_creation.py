@@ -74,6 +74,20 @@ class StockCreation(contexts.ContextMixin):
         self.world = world
         self.cinder = StockCinder(world)
 
+    def let_backups_be_restored(self):
+        """Let any backup exist, and the restore of its volume do nothing."""
+        self.patch('trove_ceph.taskmanager.restored_volume.restore', lambda *_: None)
+        self.patch(
+            'trove.taskmanager.models.Backup.get_by_id',
+            lambda *_: types.SimpleNamespace(
+                instance_id='x',
+                location='http://swift',
+                backup_type='full',
+                checksum='x',
+                storage_driver='local',
+            ),
+        )
+
     def patch(self, name, value):
         self.useFixture(fixtures.MonkeyPatch(name, value))
 

@@ -133,17 +133,7 @@ class GoldenCreationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assert_ordinary()
 
     def test_restores_use_no_golden_volume(self):
-        self.patch('trove_ceph.taskmanager.restored_volume.restore', lambda *_: None)
-        self.patch(
-            'trove.taskmanager.models.Backup.get_by_id',
-            lambda *_: types.SimpleNamespace(
-                instance_id='x',
-                location='http://swift',
-                backup_type='full',
-                checksum='x',
-                storage_driver='local',
-            ),
-        )
+        self.let_backups_be_restored()
         self.create(backup_id='a backup')
         self.assertEqual(1, len(self.cinder.created))
 

@@ -115,9 +115,8 @@ class HotVolumes:
         self._deps.trove.set_volume(instance_id, volume_id)
         self._deps.cinder.describe_volume(
             volume_id,
-            # Trove deletes volumes by this name.
-            f'trove-{instance_id}',
-            f'datastore volume for {instance_id}',
+            cloned_volume.volume_name(instance_id),
+            cloned_volume.volume_description(instance_id),
             {
                 cinder_resources.OPERATION_KEY: instance_id,
                 cinder_resources.DEPENDENT_KEY: cinder_resources.TO_FLATTEN,

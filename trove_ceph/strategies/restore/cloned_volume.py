@@ -67,8 +67,8 @@ class ClonedVolume:
                 request.image,
                 request.volume_type,
                 request.backend.name,
-                request.name or f'trove-{request.instance_id}',
-                request.description or f'datastore volume for {request.instance_id}',
+                request.name or volume_name(request.instance_id),
+                request.description or volume_description(request.instance_id),
                 request.metadata,
             ),
             self._clone,
@@ -142,6 +142,16 @@ class ClonedVolume:
         if instance is None or instance.is_deleted or instance.is_deleting:
             raise exceptions.RecordNotFoundError(f'instance {instance_id}: was deleted meanwhile')
         self._deps.trove.set_volume(instance_id, self.volume_id)
+
+
+def volume_name(instance_id: str) -> str:
+    """Return the name of an instance's volume, by which Trove deletes it."""
+    return f'trove-{instance_id}'
+
+
+def volume_description(instance_id: str) -> str:
+    """Return the description that Trove gives to an instance's volume."""
+    return f'datastore volume for {instance_id}'
 
 
 def remove(deps: BackupDependencies, operation_id: str, instance_id: str, project_id: str) -> None:

@@ -24,6 +24,7 @@ _BOUNDS = {
     'warm_guests': (0, 8),
     'hot_guests': (0, 8),
     'second_compute': (0, 1),
+    'failover_rounds': (1, 1000),
     'hci_cpu_scale': (1, 64),
     'hci_memory_scale': (1, 64),
     'flavor_ram_mib': (768, 524288),

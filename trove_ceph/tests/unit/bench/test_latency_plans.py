@@ -64,14 +64,22 @@ class LatencyPlansTest(base.BaseTestCase):
 
     def test_create_hot(self):
         calls = self.calls('create-hot-latency')
-        self.assertEqual(['guests await --hot'], calls['hot', 'prepare'])
-        self.assertEqual(['guests await'], calls['warm', 'prepare'])
+        choose = 'trove choose-backups shop none'
+        self.assertEqual([choose, 'guests await --hot'], calls['hot', 'prepare'])
+        for name in ('warm', 'cold'):
+            self.assertEqual([choose, 'guests await'], calls[name, 'prepare'])
+        self.assertEqual(
+            [choose, 'guests await', 'trove choose-backups shop stock'], calls['stock', 'prepare']
+        )
         create = 'first-commit create bench-new --like'
         self.assertEqual([f'{create} shop'], calls['hot', 'run'])
         self.assertEqual([f'{create} first-database-larger'], calls['warm', 'run'])
-        for name in ('hot', 'warm'):
+        self.assertEqual([f'{create} shop --zone nova'], calls['cold', 'run'])
+        self.assertEqual([f'{create} shop'], calls['stock', 'run'])
+        starts = {'hot': 'warm', 'warm': 'warm', 'cold': 'cold', 'stock': 'cold'}
+        for name, start in starts.items():
             self.assertEqual(
-                ['guests check bench-new warm', 'trove await-healthy bench-new'],
+                [f'guests check bench-new {start}', 'trove await-healthy bench-new'],
                 calls[name, 'check'],
             )
             self.assertEqual('trove delete-instance bench-new', calls[name, 'cleanup'][0])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trove_ceph import exceptions
 from trove_ceph.doctor import bus, cluster, measurement, settings
 from trove_ceph.doctor.cloud_facts import ServiceFacts
-from trove_ceph.doctor.golden_facts import ConfiguredVolume
+from trove_ceph.doctor.golden_facts import ConfiguredVolume, HotGuests
 from trove_ceph.doctor.record_facts import Records, SchemaFacts
 from trove_ceph.tiers import ceph, resources, systems, tier_types, tiers_file, trove
 
@@ -170,6 +170,15 @@ class Sources:
             from trove_ceph.doctor import golden_volumes
 
             return golden_volumes.read(conf, content)
+
+    @_once
+    def hot_guests(self) -> HotGuests | None:
+        """Return the hot guests of the configuration with their golden volumes; None: none."""
+        with _trove():
+            conf = self._conf()
+            from trove_ceph.doctor import golden_volumes
+
+            return golden_volumes.read_hot(conf, self.tiers)
 
     @_once
     def schema(self) -> SchemaFacts:

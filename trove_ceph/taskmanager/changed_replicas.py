@@ -133,8 +133,7 @@ class ChangedVolumes:
         :raises TroveCephError: Cinder does not answer, or the tiers file cannot be used
         """
         volume = self._cinder.find_volume(volume_id)
-        return volume is not None and any(
-            tier.copies == 1 and tier.erasure is None
-            for tier in self._load_tiers().tiers.values()
-            if tier.volume_type is not None and tier.volume_type.name == volume.volume_type
-        )
+        if volume is None:
+            return False
+        tier = self._load_tiers().find_by_type(volume.volume_type)
+        return tier is not None and tier.copies == 1 and tier.erasure is None

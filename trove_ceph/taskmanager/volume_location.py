@@ -42,8 +42,7 @@ class VolumeLocations:
         :param volume_type: its name; None: none was requested
         :raises InvalidTiersError: the file cannot be used
         """
-        tiers = tiers_file.load(self._path).tiers.values()
-        return any(one.volume_type and one.volume_type.name == volume_type for one in tiers)
+        return tiers_file.load(self._path).find_by_type(volume_type) is not None
 
     def vault(self) -> str:
         """Return the pool for copies of backups.

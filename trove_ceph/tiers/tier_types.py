@@ -185,6 +185,16 @@ class TiersFile:
     tiers: Mapping[str, Tier]
     users: Mapping[str, User]
 
+    def find_by_type(self, volume_type: str | None) -> Tier | None:
+        """Return the tier that Cinder offers through a volume type; None: there is none.
+
+        :param volume_type: its name
+        """
+        for tier in self.tiers.values():
+            if tier.volume_type and tier.volume_type.name == volume_type:
+                return tier
+        return None
+
     @property
     def for_replicas(self) -> Mapping[str, Tier]:
         """The tiers on which replicas can be, by the names of their volume types."""

@@ -5,6 +5,7 @@ import collections
 import datetime
 from typing import Any
 
+from trove.common import exception as trove_exceptions
 from trove.configuration import models as configuration_models
 from trove.datastore import models as datastore_models
 from trove.guestagent import models as guest_models
@@ -43,16 +44,22 @@ def list_versions() -> tuple[VersionRow, ...]:
     """Return all datastore versions."""
     names = {row.id: row.name for row in datastore_models.DBDatastore.find_all()}
     return tuple(
-        VersionRow(
-            names.get(row.datastore_id, row.datastore_id),
-            row.name,
-            row.version or row.name,
-            bool(row.active),
-            row.registry_ext or '',
-            row.repl_strategy or '',
-        )
+        _version(names.get(row.datastore_id, row.datastore_id), row)
         for row in datastore_models.DBDatastoreVersion.find_all()
     )
+
+
+def find_version(datastore: str, version: str) -> VersionRow | None:
+    """Return a datastore version that is active; None: there is none.
+
+    :param datastore: name or id
+    :param version: name or id
+    """
+    try:
+        found, of_found = datastore_models.get_datastore_version(datastore, version)
+    except trove_exceptions.TroveError:
+        return None
+    return _version(found.name, of_found.db_info)
 
 
 def list_settings() -> tuple[SettingRow, ...]:
@@ -66,6 +73,17 @@ def list_settings() -> tuple[SettingRow, ...]:
         SettingRow(group, row.configuration_key, str(row.configuration_value), tuple(instances))
         for group, instances in users.items()
         for row in model.find_all(configuration_id=group, deleted=False)
+    )
+
+
+def _version(datastore: str, row: Any) -> VersionRow:
+    return VersionRow(
+        datastore,
+        row.name,
+        row.version or row.name,
+        bool(row.active),
+        row.registry_ext or '',
+        row.repl_strategy or '',
     )
 
 

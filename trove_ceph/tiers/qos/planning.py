@@ -68,10 +68,7 @@ def tier_of(
     content: tier_types.TiersFile, volume: resources.VolumeOfTier
 ) -> tier_types.Tier | None:
     """Return the tier of a volume's type, whose limits apply to the volume."""
-    for tier in content.tiers.values():
-        if tier.volume_type and tier.volume_type.name == volume.volume_type:
-            return tier
-    return None
+    return content.find_by_type(volume.volume_type)
 
 
 def plan(

@@ -198,6 +198,7 @@ class FakeSources:
             'now': NOW,
             'orphans': (),
             'golden_volumes': (),
+            'hot_guests': None,
         } | facts
 
     def __getattr__(self, name):

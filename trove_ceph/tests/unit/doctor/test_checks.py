@@ -13,7 +13,7 @@ from trove_ceph.db.policy_record import PolicyRunState
 from trove_ceph.doctor import check, checks, cloud_checks
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.finding import Finding, Level, worst, worst_first
-from trove_ceph.doctor.golden_facts import ConfiguredVolume
+from trove_ceph.doctor.golden_facts import ConfiguredVolume, HotGuests, HotPool
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import SchemaFacts
 from trove_ceph.storage import golden
@@ -25,6 +25,7 @@ CHECKOUT = Path(__file__).parents[4]
 E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
 HOUR = facts.HOUR
 GOLDEN = golden.GoldenVolume('volumes-fast', '9.7.4', 10)
+HOT_VOLUME = 'trove-taskmanager [trove_ceph_guests] hot_volume'
 
 
 def cluster(**values):
@@ -97,6 +98,13 @@ def backups(*found):
 
 def golden_volumes(state):
     return {'golden_volumes': (ConfiguredVolume(GOLDEN, state),)}
+
+
+def hot_guests(state=golden.State.READY, version='9.7.4', **values):
+    source = ConfiguredVolume(GOLDEN, state) if version == GOLDEN.version else None
+    pool = HotPool('mysql/9.7.4:small', version, source)
+    found = HotGuests(volume_type='fast', tier='fast', pools=(pool,))
+    return {'hot_guests': dataclasses.replace(found, **values)}
 
 
 def limits(**values):
@@ -327,6 +335,15 @@ BROKEN = {
         (golden_volumes(golden.State.OUTDATED), W, str(GOLDEN)),
         (golden_volumes(golden.State.BUILT), W, str(GOLDEN)),
     ],
+    'hot-guests': [
+        ({'hot_guests': HotGuests(problem="'x' is no volume")}, E, HOT_VOLUME),
+        (hot_guests(tier=None), W, HOT_VOLUME),
+        ({**hot_guests(), 'cinder': empty().cinder}, W, HOT_VOLUME),
+        (hot_guests(None), W, str(GOLDEN)),
+        (hot_guests(golden.State.RETIRED), W, str(GOLDEN)),
+        (hot_guests(version='9.7'), W, 'pool of warm guests mysql/9.7.4:small'),
+        (hot_guests(version=None), W, 'pool of warm guests mysql/9.7.4:small'),
+    ],
     'orphans': [({'orphans': ('image', 'volume', 'image')}, W, 'orphans: image')],
     'orphan-sweep': [
         (records(orphan_sweep=None), W, 'sweep for orphans'),
@@ -336,6 +353,12 @@ BROKEN = {
 #: What looks like a defect and is none.
 WELL = {
     'golden-volumes': [golden_volumes(golden.State.READY)],
+    'hot-guests': [
+        hot_guests(),
+        hot_guests(pools=()),
+        # The systems are not asked for what is not used.
+        {'cinder': ValueError('not asked'), 'tiers': ValueError('not asked')},
+    ],
     'health': [{'cluster': facts.health('POOL_NO_REDUNDANCY')}],
     'redundancy': [cluster(groups={'vault': {'active+clean+snaptrim_wait': 1}})],
     'healing': [

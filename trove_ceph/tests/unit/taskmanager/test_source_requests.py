@@ -27,6 +27,7 @@ from trove_ceph.taskmanager import (
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
+from trove_ceph.tiers import tier_types
 
 CONF = trove_cfg.CONF
 GTIDS = '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-'
@@ -268,7 +269,7 @@ class ChangedVolumesTest(base.BaseTestCase):
         self.volumes = changed_replicas.ChangedVolumes(
             types.SimpleNamespace(find_volume=self.find, request_flatten=self.flattened.append),
             fence=None,
-            load_tiers=lambda: types.SimpleNamespace(tiers=dict(enumerate(tiers))),
+            load_tiers=lambda: tier_types.TiersFile(dict(enumerate(tiers)), {}),
         )
 
     def find(self, volume_id):

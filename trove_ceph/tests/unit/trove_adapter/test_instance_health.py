@@ -6,6 +6,7 @@ import uuid
 
 from oslotest import base
 from trove.configuration import models as configuration_models
+from trove.datastore import models as datastore_models
 from trove.guestagent import models as guest_models
 from trove.instance.tasks import InstanceTasks
 
@@ -52,6 +53,17 @@ class InstanceHealthTest(base.BaseTestCase):
         self.instance.update(deleted=True)
         ids = [one.instance_id for one in instance_health.list_instances()]
         self.assertNotIn(self.instance.id, ids)
+
+    def test_find_version(self):
+        version_id = trove_database.datastore_version()
+        (listed,) = (one for one in instance_health.list_versions() if one.name == '9.7')
+        for name in ('9.7', version_id):
+            self.assertEqual(listed, instance_health.find_version('mysql', name))
+        row = datastore_models.DBDatastoreVersion.find_by(id=version_id)
+        self.addCleanup(row.update, active=True)
+        row.update(active=False)
+        for datastore, name in (('mysql', '9.7'), ('mysql', '9.8'), ('another', '9.7')):
+            self.assertIsNone(instance_health.find_version(datastore, name))
 
     def test_versions(self):
         (found,) = (

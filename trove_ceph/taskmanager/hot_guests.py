@@ -7,10 +7,11 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.strategies.backup import dependencies
-from trove_ceph.strategies.guests import hot_spec
+from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.taskmanager import guest_factory, warm_guests
-from trove_ceph.trove_adapter import instance_creation, trove_db, warm_server
+from trove_ceph.trove_adapter import instance_creation, warm_server
 
 LOG = logging.getLogger(__name__)
 
@@ -23,19 +24,52 @@ def claim(
     instance_id: str,
     arguments: Mapping[str, Any],
     make_golden: Callable[[], bool],
-) -> instance_creation.HotGuest | None:
+) -> tuple[instance_creation.HotGuest | None, bool]:
     """Claim a hot guest for a new instance, and make its volume that of the instance.
 
-    None: none fits, or it failed; then the instance can be created in the ordinary way.
+    If none fits, or it fails, the instance gets a clone of a golden volume, or no volume yet. It
+    can then be created in the ordinary way.
 
     :param get_deps: returns the dependencies of backups
     :param guests: the warm guests; None: there are none
     :param arguments: of Trove's create_instance, for neither a restore nor a replica
-    :param make_golden: gives the instance a clone of a golden volume, if one fits, should the guest
-        turn out to be of no use; returns whether it did
-    :raises Exception: neither the volume could be taken nor this be undone, so that the instance
-        has failed
+    :param make_golden: gives the instance a clone of a golden volume, if one fits; returns whether
+        it did
+    :returns: the guest, None: the instance has none; and whether its volume is a clone of a golden
+        volume
     """
+    found = _claim(conf, get_deps, guests, context, instance_id, arguments)
+    if guests is None or found is None:
+        return None, make_golden()
+    guest, volumes = found
+    assert guest.volume_id is not None
+
+    def replace_volume() -> bool:
+        # If Cinder refuses that, the clone would be taken to exist already.
+        return volumes.take_back(guest, instance_id) and make_golden()
+
+    try:
+        volumes.hand_over(guest.volume_id, instance_id)
+    except Exception as error:
+        LOG.warning(
+            'Instance %s: the volume of hot guest %s could not be taken: %s',
+            *(instance_id, guest.guest_id, error),
+        )
+        guests.retire(guest, 'its volume could not be given to its instance')
+        return None, replace_volume()
+    LOG.info('Instance %s: claimed hot guest %s', instance_id, guest.guest_id)
+    return instance_creation.HotGuest(guest, replace_volume), False
+
+
+def _claim(
+    conf: cfg.ConfigOpts,
+    get_deps: Callable[[], dependencies.BackupDependencies],
+    guests: warm_guests.WarmGuests | None,
+    context: Any,
+    instance_id: str,
+    arguments: Mapping[str, Any],
+) -> tuple[GuestRecord, hot_volume.HotVolumes] | None:
+    """Claim a hot guest, and return it with the volumes of hot guests; None: none fits."""
     try:
         volume = guest_factory.hot_volume(conf)
         if guests is None or volume is None or not _fits(conf, volume, arguments):
@@ -44,6 +78,7 @@ def claim(
         instance = deps.trove.find_instance(instance_id)
         if instance is None or instance.volume_id or not instance.has_our_guest_agent:
             return None
+        volumes = guest_factory.make_hot_volumes(conf, deps)
         contents = instance_creation.render_config(context, instance_id, arguments['flavor'])
         # The server that the guest runs; the name of the version may be another one.
         version = arguments.get('ds_version') or instance.version
@@ -59,29 +94,7 @@ def claim(
         # Whatever it is, an instance can be created without a hot guest.
         LOG.warning('Instance %s: no hot guest could be claimed: %s', instance_id, error)
         return None
-    if guest is None:
-        return None
-    assert guest.volume_id is not None
-    volumes = guest_factory.make_hot_volumes(conf, deps)
-
-    def replace_volume() -> bool:
-        return volumes.take_back(guest, instance_id) and make_golden()
-
-    try:
-        volumes.hand_over(guest.volume_id, instance_id)
-    except Exception as error:
-        LOG.warning(
-            'Instance %s: the volume of hot guest %s could not be taken: %s',
-            *(instance_id, guest.guest_id, error),
-        )
-        guests.retire(guest, 'its volume could not be given to its instance')
-        if not volumes.take_back(guest, instance_id):
-            # Cinder refuses twice, and a clone of a golden volume would be taken to exist already.
-            trove_db.TroveDatabase().fail_volume(instance_id)
-            raise
-        return None
-    LOG.info('Instance %s: claimed hot guest %s', instance_id, guest.guest_id)
-    return instance_creation.HotGuest(guest, replace_volume)
+    return None if guest is None else (guest, volumes)
 
 
 def _fits(conf: cfg.ConfigOpts, volume: hot_spec.HotVolume, arguments: Mapping[str, Any]) -> bool:

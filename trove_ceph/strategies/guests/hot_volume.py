@@ -126,8 +126,10 @@ class HotVolumes:
     def take_back(self, guest: GuestRecord, instance_id: str) -> bool:
         """Leave an instance without a volume, so that it can get another one; idempotent.
 
-        :returns: whether Cinder shows the volume as that of the guest again; if not, a clone for
-            the instance would be taken to exist already
+        The volume is that of the guest again in any case, by the guest's record.
+
+        :returns: whether Cinder shows it as such; if not, a clone for the instance would be taken
+            to exist already
         """
         assert guest.volume_id is not None
         self._deps.trove.set_volume(instance_id, None)

@@ -9,9 +9,9 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 from trove.common import notification
-from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
+from trove_ceph.cinder import client
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.tests.unit.db import guest_helpers
@@ -213,16 +213,36 @@ class HotCreationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assert_ordinary(asked=True)
         self.assertEqual(1, len(self.guests.retired))
 
+    def test_volume_that_cannot_be_taken_leaves_a_golden_clone(self):
+        self.set('sizes_gib', golden_world.SIZES_GIB, 'trove_ceph_golden')
+        self.refuse_to_describe(1)
+        self.create()
+        self.assertNotIn(self.row().volume_id, ('made-by-cinder', self.guests.guest.volume_id))
+        self.assertEqual([], self.cinder.created)
+        self.assertEqual(1, len(self.guests.retired))
+
     def test_volume_that_can_neither_be_taken_nor_given_back(self):
         """A clone of a golden volume would find it, although it is deleted with the guest."""
         self.set('sizes_gib', golden_world.SIZES_GIB, 'trove_ceph_golden')
-        self.refuse_to_describe(2)
-        self.assertRaises(exceptions.ServiceUnavailableError, self.create)
-        row = self.row()
-        self.assertIsNone(row.volume_id)
-        self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, row.task_status)
+        describe = client.Cinder.describe_volume
+        done = []
+
+        def break_off(*arguments):
+            if not done:
+                # Cinder has changed the volume, but the answer is lost.
+                done.append(describe(*arguments))
+            raise exceptions.ServiceUnavailableError('Cinder does not answer')
+
+        self.patch('trove_ceph.cinder.client.Cinder.describe_volume', break_off)
+        self.create()
+        self.assert_ordinary(asked=True)
         self.assertEqual(1, len(self.guests.retired))
-        self.assertEqual([], self.booted())
+        left = self.guests.guest.volume_id
+        self.assertEqual(f'trove-{self.row().id}', self.world.cinder.volumes[left]['name'])
+        # The guest has it still, and the deletion of the guest takes it away.
+        self.assertTrue(self.volumes.remove(self.guests.guest))
+        self.assertNotIn(left, self.world.cinder.volumes)
+        self.assertEqual('made-by-cinder', self.row().volume_id)
 
     def test_guest_that_cannot_be_bound(self):
         self.guests.bind_error = exceptions.GuestUnavailableError('no answer')

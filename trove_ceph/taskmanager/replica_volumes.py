@@ -16,7 +16,7 @@ from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.replication import clones, placement, source_checks
 from trove_ceph.strategies.replication.dependencies import Limits
-from trove_ceph.strategies.restore import cloned_volume
+from trove_ceph.strategies.restore import cloned_volume, room
 from trove_ceph.tiers import tier_types
 
 LOG = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class ReplicaClones:
         # An earlier attempt may have created the volume: the quota counts it already.
         if not self._deps.cinder.find_volumes(record.request_id):
             size_gib = max(-(-facts.size_bytes // units.Gi), old_size_gib)
-            placement.check_room(self._deps, str(record), target, size_gib)
+            room.check_room(self._deps, str(record), target.backend, target.volume_type, size_gib)
         snapshot = clones.SharedSnapshot(self._deps, image, record.request_id)
         volume = clones.ReplicaVolume(
             self._deps, record.request_id, record.instance_id, snapshot, target

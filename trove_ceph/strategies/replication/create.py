@@ -18,7 +18,7 @@ from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.replication import clones, placement, source_checks
 from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
-from trove_ceph.strategies.restore import cloned_volume
+from trove_ceph.strategies.restore import cloned_volume, room
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     policy = deps.policies.find(request.source_id)
     target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type, policy)
     size_gib, count = -(-facts.size_bytes // units.Gi), len(request.instance_ids)
-    placement.check_room(deps.backup, str(request), target, size_gib, count)
+    room.check_room(deps.backup, str(request), target.backend, target.volume_type, size_gib, count)
     settings_id = _check_settings(deps, request)
     return ReplicaPlan(request, image, target, settings_id)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose where the volume of a replica is created, and check the room. Nothing is changed."""
+"""Choose where the volume of a replica is created. Nothing is changed."""
 
 import dataclasses
 
@@ -51,24 +51,6 @@ def choose(
     # A clone in the pool of its parent needs no other pool.
     backend = next((one for one in backends if one.pool == image.pool), backends[0])
     return Placement(volume_type, backend)
-
-
-def check_room(
-    deps: BackupDependencies, subject: str, target: Placement, size_gib: int, count: int = 1
-) -> None:
-    """Check that volumes can be created at a placement now.
-
-    :param subject: what the message begins with
-    :param size_gib: of each volume
-    :param count: how many
-    :raises NoSpaceError: the pool is full
-    :raises QuotaExceededError: Cinder's quota does not allow the volumes
-    """
-    usage = deps.storage.usage(target.backend.pool)
-    if usage.full:
-        raise exceptions.NoSpaceError(f'{subject}: {usage}')
-    projects = [deps.cinder.project_id]
-    checks.check_quota(deps.cinder, projects, subject, target.volume_type, size_gib, count)
 
 
 def _type_of_policy(tiers: tier_types.TiersFile, policy: ReplicationPolicy | None) -> str | None:

@@ -9,6 +9,7 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backup_record
 from trove_ceph.storage import copying, image_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.restore import room
 from trove_ceph.strategies.restore.restore_types import RestorePlan, RestoreRequest
 
 
@@ -20,6 +21,7 @@ def plan(
     :param prefer_copy: use the copy in the vault, and the snapshot only if there is no copy
     :raises InvalidBackupError: the backup cannot be restored, or not as requested
     :raises VolumeTooSmallError: the backup does not fit into the requested volume
+    :raises NoSpaceError: the pool for the volume is full
     :raises QuotaExceededError: Cinder's quota does not allow the volume
     """
     record = deps.records.get(request.backup_id)
@@ -27,15 +29,9 @@ def plan(
     _check_version(deps, request)
     _check_size(record, request)
     backends = _find_backends(deps, request)
-    checks.check_quota(
-        deps.cinder,
-        [deps.cinder.project_id],
-        str(request),
-        request.volume_type,
-        request.size_gib,
-    )
     source = _find_source(deps, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
+    room.check_room(deps, str(request), backend, request.volume_type, request.size_gib)
     by_cinder = source == record.location and source.pool == backend.pool
     return RestorePlan(source, backend, by_cinder)
 

@@ -13,18 +13,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions, waiting
+from trove_ceph import exceptions
 from trove_ceph.mysql.gtid import GtidSet
-from trove_ceph.strategies.replication import source_choice
+from trove_ceph.strategies.replication import group, source_choice
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: Of one wait for a replica, after which all are looked at again.
-_WAIT_SEC = 10
-_POLL_SEC = 1
-#: A guest is not trusted: it could show progress for ever.
 _MOST_WAIT_SEC = 3600
 
 #: What replicas report, by their ids.
@@ -93,16 +89,11 @@ class Candidates:
 
         The source is fenced.
         """
-        done: dict[str, int] = {}
-        deadline = self._deps.deadline(self._deps.catch_up_sec)
-        last = self._deps.deadline(_MOST_WAIT_SEC)
+        patience = group.Patience(self._deps, _MOST_WAIT_SEC)
         while left := self._find_progressing(found := self.observe(is_fenced=True)):
-            executed = {one: found[one].gtid_executed.count for one in left if one in found}
-            if any(count > done.get(one, count) for one, count in executed.items()):
-                deadline = self._deps.deadline(self._deps.catch_up_sec)
-            done |= executed
-            if not last.left_sec or not self._wait(left, found, deadline):
+            if patience.is_over({one: found[one].gtid_executed for one in left if one in found}):
                 return
+            self._wait(left, found, patience)
 
     def _find_progressing(self, found: _Found) -> dict[str, GtidSet]:
         """Return what is to be executed by replicas that may go on by themselves, by their ids."""
@@ -120,22 +111,18 @@ class Candidates:
         chosen = source_choice.choose(executed, known)
         return chosen, source_choice.find_unexecuted(chosen, executed, known)
 
-    def _wait(self, left: Mapping[str, GtidSet], found: _Found, deadline: waiting.Deadline) -> bool:
-        """Wait for a while, but not beyond the deadline; return False if it has passed."""
+    def _wait(self, left: Mapping[str, GtidSet], found: _Found, patience: group.Patience) -> None:
         replica_id = next((one for one in left if one in found), None)
         if replica_id is not None:
             LOG.info(
                 'Replica %s: %d transactions that it has received are to be executed',
                 *(replica_id, left[replica_id].count),
             )
-            timeout_sec = max(1, min(_WAIT_SEC, int(deadline.left_sec)))
             try:
-                self._deps.agents.wait_for_gtid(
-                    replica_id, found[replica_id].gtid_known, timeout_sec
-                )
+                patience.wait(replica_id, found[replica_id].gtid_known)
             except exceptions.GuestUnavailableError as error:
                 LOG.warning('Replica %s: does not answer: %s', replica_id, error)
-        return deadline.pause(_POLL_SEC)
+        self._deps.sleep(group.POLL_SEC)
 
     def choose(self, found: _Found) -> str:
         """Return the id of the new source.

@@ -2,7 +2,7 @@
 """What promotion, ejection and detachment do alike with a source and its replicas."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oslo_log import log as logging
 
@@ -20,9 +20,9 @@ LOG = logging.getLogger(__name__)
 #: Trove shows no more of a fault.
 _MAX_FAULT = 255
 _SHOWN_GTIDS = 80
-#: Of one wait of a guest agent.
-_WAIT_SEC = 30
-_POLL_SEC = 1
+#: Of one wait of a guest agent, after which progress is looked at.
+_WAIT_SEC = 10
+POLL_SEC = 1
 
 
 @contextlib.contextmanager
@@ -63,9 +63,43 @@ def wait_until_executed(deps: SourceDependencies, instance_id: str, gtids: GtidS
     while not deps.agents.wait_for_gtid(
         instance_id, gtids, max(1, min(_WAIT_SEC, int(deadline.left_sec)))
     ):
-        if not deadline.pause(_POLL_SEC):
+        if not deadline.pause(POLL_SEC):
             return False
     return True
+
+
+class Patience:
+    """The end of a wait for replicas that execute what they have received.
+
+    It comes when none of them has executed anything for ``catch_up_sec``.
+
+    :param most_wait_sec: when it comes at last: a guest is not trusted, and could show progress for
+        ever
+    """
+
+    def __init__(self, deps: SourceDependencies, most_wait_sec: float):
+        self._deps = deps
+        self._last = deps.deadline(most_wait_sec)
+        self._deadline = deps.deadline(deps.catch_up_sec)
+        self._executed: dict[str, GtidSet] = {}
+
+    def is_over(self, executed: Mapping[str, GtidSet]) -> bool:
+        """Return whether the end has come.
+
+        :param executed: what replicas have executed now, by their ids
+        """
+        if any(gtids - self._executed.get(one, gtids) for one, gtids in executed.items()):
+            self._deadline = self._deps.deadline(self._deps.catch_up_sec)
+        self._executed |= executed
+        return not (self._last.left_sec and self._deadline.left_sec)
+
+    def wait(self, replica_id: str, gtids: GtidSet) -> bool:
+        """Return whether a replica has executed transactions; wait until it has, but not long.
+
+        :raises GuestUnavailableError: its agent does not answer
+        """
+        timeout_sec = max(1, min(_WAIT_SEC, int(self._deadline.left_sec)))
+        return self._deps.agents.wait_for_gtid(replica_id, gtids, timeout_sec)
 
 
 def wait_while_executing(
@@ -73,25 +107,19 @@ def wait_while_executing(
 ) -> ReplicationStatus:
     """Return the status of a replica that has executed what it has received.
 
-    Or of one that has stopped, has executed nothing for ``catch_up_sec``, or is not done in time.
+    Or of one that has stopped, or that :class:`Patience` gives up.
 
     :param replica_id: it must not receive any more
-    :param most_wait_sec: a guest is not trusted: it could show progress for ever
     :raises GuestUnavailableError: its agent does not answer
     """
-    last = deps.deadline(most_wait_sec)
-    deadline, executed = deps.deadline(deps.catch_up_sec), GtidSet()
+    patience = Patience(deps, most_wait_sec)
     while True:
         found = deps.agents.status(replica_id)
-        if not found.gtid_unexecuted or not found.is_applying:
+        is_executing = bool(found.gtid_unexecuted) and found.is_applying
+        if not is_executing or patience.is_over({replica_id: found.gtid_executed}):
             return found
-        if found.gtid_executed - executed:
-            deadline, executed = deps.deadline(deps.catch_up_sec), found.gtid_executed
-        if not last.left_sec or not deadline.left_sec:
-            return found
-        timeout_sec = max(1, min(_WAIT_SEC, int(deadline.left_sec)))
-        if not deps.agents.wait_for_gtid(replica_id, found.gtid_known, timeout_sec):
-            deps.sleep(_POLL_SEC)
+        if not patience.wait(replica_id, found.gtid_known):
+            deps.sleep(POLL_SEC)
 
 
 def shown(gtids: GtidSet) -> str:

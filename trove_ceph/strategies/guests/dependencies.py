@@ -184,7 +184,10 @@ class Instances(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PoolSettings:
-    """The operator's settings, which all pools share; see :mod:`trove_ceph.conf.guests`."""
+    """The operator's settings, which all pools share; see :mod:`trove_ceph.conf.guests`.
+
+    :param hot_volume: None: ``hot`` is 0
+    """
 
     least: int = 1
     most: int = 5

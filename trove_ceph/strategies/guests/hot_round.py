@@ -54,12 +54,13 @@ class HotRound:
         if not guests:
             return
         plan = self._plan()
-        surplus = len(guests) - self._wanted()
+        wanted = self._deps.settings.hot
+        surplus = len(guests) - wanted
         for number, guest in enumerate(guests):
             if reason := self._why_unfit(guest, plan):
                 self._give_up(guest, reason)
             elif number < surplus:
-                self._give_up(guest, f'the pool needs only {self._wanted()} hot guests')
+                self._give_up(guest, f'the pool needs only {wanted} hot guests')
 
     def _why_unfit(self, guest: GuestRecord, plan: HotPlan | None) -> str | None:
         if plan is None:
@@ -74,7 +75,7 @@ class HotRound:
         return fitness.why_load_late(guest, self._deps.store.now(), self._deps.settings, said)
 
     def _choose(self) -> None:
-        missing = self._wanted() - len(self._list(GuestState.LOADING, GuestState.HOT))
+        missing = self._deps.settings.hot - len(self._list(GuestState.LOADING, GuestState.HOT))
         if missing <= 0 or not self._memory.load_backoff.is_over(self._deps.clock()):
             return
         plan = self._plan()
@@ -148,13 +149,10 @@ class HotRound:
         self._memory.load_backoff.fail(self._deps.clock())
         self._memory.warn(LOADING, error)
 
-    def _wanted(self) -> int:
-        return self._deps.settings.hot if self._deps.settings.hot_volume is not None else 0
-
     def _plan(self) -> HotPlan | None:
         """Return with what guests are to be loaded now; None: hot guests are off."""
         volume = self._deps.settings.hot_volume
-        if volume is None or not self._deps.settings.hot:
+        if volume is None:
             return None
         now = self._deps.clock()
         if (known := self._memory.find_plan(now)) is not None:

@@ -169,7 +169,7 @@ class HotGuestsTest(keeper_case.KeeperTestCase):
         self.configure(hot=1)
         self.run_rounds(6)
         self.assertEqual(['hot', 'ready', 'ready'], self.world.states())
-        self.configure(hot=0)
+        self.configure(hot=0, hot_volume=None)
         self.run_rounds(6)
         self.assertEqual(['ready', 'ready', 'ready'], self.world.states())
         self.assertEqual({}, self.world.volumes)

@@ -30,7 +30,7 @@ from trove_ceph.strategies.guests.dependencies import (
     guest_name,
 )
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
-from trove_ceph.trove_adapter import guest_config, guest_keys, nova
+from trove_ceph.trove_adapter import compute_hosts, guest_config, guest_keys, nova
 
 CONF = cfg.CONF
 
@@ -154,9 +154,20 @@ class GuestServers:
                 return None
         return None if server.status in _GONE else nova.facts(server)
 
-    def create_server(self, spec: PoolSpec, guest: GuestRecord) -> str:
-        """Boot the server of a guest with the port of its record; return the server's id."""
+    def find_other_hosts(self, guest: GuestRecord, host: str | None) -> Sequence[str]:
+        """Return the hosts that work, but one, in the zone of a guest, in an order of its own."""
+        with _translated(f'{guest}: listing the hosts'):
+            return compute_hosts.find_others(
+                self._nova, host, guest.availability_zone, guest.guest_id
+            )
+
+    def create_server(self, spec: PoolSpec, guest: GuestRecord, host: str | None) -> str:
+        """Boot the server of a guest with the port of its record; return the server's id.
+
+        :param host: on which Nova must place it, by its filters; None: Nova chooses
+        """
         name = guest_name(guest.guest_id)
+        placed = {} if host is None else {'host': host}
         with _translated(f'server {name}: booting it'):
             keys = guest_keys.decrypt(guest.encrypted_key)
             server = self._nova.servers.create(
@@ -169,6 +180,7 @@ class GuestServers:
                 key_name=CONF.nova_keypair,
                 config_drive=CONF.use_nova_server_config_drive,
                 meta={GUEST_KEY: guest.guest_id, POOL_KEY: guest.pool},
+                **placed,
             )
         return str(server.id)
 

@@ -7,7 +7,6 @@ outlives the server.
 
 import contextlib
 import datetime
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.guestagent import waiting_messages
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import ServerNeeds
-from trove_ceph.trove_adapter import nova, replaced_instance, server_description
+from trove_ceph.trove_adapter import compute_hosts, nova, replaced_instance, server_description
 from trove_ceph.trove_compat import guest_files
 
 LOG = logging.getLogger(__name__)
@@ -114,17 +113,10 @@ class ReplacementServers:
         The order is the same for each call, and another one for other replacements, so that the
         databases of a host that failed do not all go to the same one.
         """
-        found = [
-            service.host
-            for service in self._list_services(record)
-            if service.host != record.old_host
-            and (service.state, service.status) == ('up', 'enabled')
-            and record.availability_zone in (None, service.zone)
-        ]
-        return sorted(
-            found,
-            key=lambda host: hashlib.sha256(f'{record.replacement_id} {host}'.encode()).digest(),
-        )
+        with translated(f'{record}: listing the hosts'):
+            return compute_hosts.find_others(
+                self._client, record.old_host, record.availability_zone, record.replacement_id
+            )
 
     def boot(self, record: ReplacementRecord, host: str | None) -> str:
         """Boot a server with the volume, the ports and the image of the record; return its id.
@@ -164,15 +156,6 @@ class ReplacementServers:
                 **placed,
             )
         return str(server.id)
-
-    def _list_services(self, record: ReplacementRecord) -> Sequence[Any]:
-        with translated(f'{record}: listing the hosts'):
-            # Nova shows no state of a host in a cell that does not answer.
-            return [
-                one
-                for one in self._client.services.list(binary='nova-compute')
-                if getattr(one, 'state', None) is not None
-            ]
 
     def _check_flavor(self, record: ReplacementRecord) -> None:
         try:
@@ -217,7 +200,7 @@ class ReplacementServers:
         """Return the zone in which the old server was requested; None: in none, or it is gone."""
         try:
             server = self._zone_client.servers.get(record.old_server_id)
-            return self._usable_zone(record, server.pinned_availability_zone)
+            return self._usable_zone(server.pinned_availability_zone)
         except novaclient.exceptions.NotFound:
             return None
         except novaclient.exceptions.NotAcceptable:
@@ -226,15 +209,17 @@ class ReplacementServers:
         zone = getattr(server, 'OS-EXT-AZ:availability_zone', None)
         return None if zone in (None, '', _NO_ZONE) else str(zone)
 
-    def _usable_zone(self, record: ReplacementRecord, requested: str | None) -> str | None:
+    def _usable_zone(self, requested: str | None) -> str | None:
         """Return the zone in which the new server is requested.
 
         An operator may have requested a host, as ZONE:HOST, where the new server is not to be. In a
         cloud without zones, ``nova`` is the zone of such a request, and means no zone.
         """
         zone = (requested or '').partition(':')[0]
-        if zone == _NO_ZONE and all(one.zone == _NO_ZONE for one in self._list_services(record)):
-            return None
+        if zone == _NO_ZONE:
+            services = compute_hosts.list_services(self._client)
+            if all(one.zone == _NO_ZONE for one in services):
+                return None
         return zone or None
 
 

@@ -150,8 +150,17 @@ class GuestServers(Protocol):
     def find_server(self, server_id: str) -> ServerFacts | None:
         """Return a server; None: it is gone."""
 
-    def create_server(self, spec: PoolSpec, guest: GuestRecord) -> str:
-        """Boot the server of a guest with the port of its record; return the server's id."""
+    def find_other_hosts(self, guest: GuestRecord, host: str | None) -> Sequence[str]:
+        """Return the hosts that work, but one, in the zone of a guest, in an order of its own.
+
+        :param host: which is left out; None: none is
+        """
+
+    def create_server(self, spec: PoolSpec, guest: GuestRecord, host: str | None) -> str:
+        """Boot the server of a guest with the port of its record; return the server's id.
+
+        :param host: on which Nova must place it; None: Nova chooses
+        """
 
     def delete_server(self, server_id: str) -> None:
         """Request the deletion of a server; idempotent.

@@ -18,6 +18,8 @@ LOG = logging.getLogger(__name__)
 _KEY_VALID_SEC = 60
 _FIRST_DELAY_SEC = 30
 _LONGEST_DELAY_SEC = 900
+#: Longer than any pause after a failure, so that Nova chooses the host of the next boot.
+_NO_REQUEST_SEC = 1800
 #: What differs between two messages with the same cause: ids of objects and of requests.
 _IDS = re.compile(r'(req-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
@@ -63,6 +65,7 @@ class PoolMemory:
     :ivar answered: when each agent last answered, by the clock of the keeper, by guest
     :ivar said: why each agent last said that its guest cannot be bound, by guest
     :ivar loads: what each agent last said of its MySQL, by guest
+    :ivar requested: the host on which each server was requested, by guest; not if Nova chose
     """
 
     def __init__(self, subject: str):
@@ -72,6 +75,8 @@ class PoolMemory:
         self.answered: dict[str, float] = {}
         self.said: dict[str, str] = {}
         self.loads: dict[str, LoadState] = {}
+        self.requested: dict[str, str] = {}
+        self._no_request_until = 0.0
         self._plan: tuple[float, HotPlan] | None = None
         self._key: tuple[float, PoolKey] | None = None
         self._causes: dict[str, str] = {}
@@ -98,9 +103,23 @@ class PoolMemory:
         self._plan = now, plan
         return plan
 
+    def may_request_host(self, now: float) -> bool:
+        """Return whether a server may be requested on a host: none has failed there lately."""
+        return now >= self._no_request_until
+
+    def fail_requested(self, guest_id: str, now: float) -> None:
+        """Leave the choice to Nova for half an hour, if the guest was requested on a host.
+
+        So a pool fills also where its flavor fits on one host only.
+
+        :param guest_id: of a guest whose boot failed
+        """
+        if self.requested.pop(guest_id, None) is not None:
+            self._no_request_until = now + _NO_REQUEST_SEC
+
     def forget(self, guest_ids: set[str]) -> None:
         """Forget all guests but these."""
-        known: tuple[dict[str, Any], ...] = (self.answered, self.said, self.loads)
+        known: tuple[dict[str, Any], ...] = (self.answered, self.said, self.loads, self.requested)
         for facts in known:
             for guest_id in facts.keys() - guest_ids:
                 del facts[guest_id]

@@ -24,6 +24,7 @@ from trove_ceph.strategies.guests.dependencies import (
 )
 from trove_ceph.strategies.guests.pool_memory import PoolMemory
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
+from trove_ceph.strategies.guests.spread import Spread
 
 LOG = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class PoolRound:
         self._pool = pool
         self._spec = spec
         self._memory = memory
+        self._spread = Spread(deps, pool, memory)
 
     def steps(self) -> list[steps.Step]:
         """Return the steps, each of which is useful if another one fails.
@@ -179,7 +181,7 @@ class PoolRound:
             return
         self._retire(guest, reason)
         if guest.state is GuestState.BOOTING:
-            self._fail_boot(reason)
+            self._fail_boot(guest, reason)
 
     def _retire_silent(self, now: datetime.datetime) -> None:
         """Retire silent guests: all of them, or one at a time if no agent of the pool answers.
@@ -257,12 +259,15 @@ class PoolRound:
             settings.most,
         )
         guests = store.list(self._pool)
-        # The old ones first, then those that are not hot.
+        booted = [one for one in guests if one.state in _BOOTED]
+        newest = {one.host: one.guest_id for one in booted}
+        # The old ones first, then those that are not hot, and of these the newest of a host last.
         ready = sorted(
-            (one for one in guests if one.state in _BOOTED),
+            booted,
             key=lambda one: (
                 not fitness.is_old(one, now, settings),
                 one.state is not GuestState.READY,
+                newest[one.host] == one.guest_id,
             ),
         )
         counts = pool_size.Counts(
@@ -324,10 +329,14 @@ class PoolRound:
         found = servers.get(guest_name(guest.guest_id), ())
         if found:
             server_id = found[0].server_id
+        elif self._spread.must_wait(guest):
+            # The next round boots it.
+            return
         else:
             assert self._spec is not None
-            server_id = self._deps.servers.create_server(self._spec, guest)
-            LOG.info('%s: server %s boots', guest, server_id)
+            host = self._spread.choose(guest)
+            server_id = self._deps.servers.create_server(self._spec, guest, host)
+            LOG.info('%s: server %s boots on %s', guest, server_id, host or 'any host')
         self._deps.store.set_server(guest.guest_id, server_id, guest.port_id)
 
     def _boot_each(
@@ -342,14 +351,16 @@ class PoolRound:
             except exceptions.ClaimLostError:
                 raise
             except exceptions.TroveCephError as error:
-                self._fail_boot(error)
+                self._fail_boot(guest, error)
                 return
 
     def _may_boot(self) -> bool:
         return self._memory.backoff.is_over(self._deps.clock())
 
-    def _fail_boot(self, error: object) -> None:
-        self._memory.backoff.fail(self._deps.clock())
+    def _fail_boot(self, guest: GuestRecord, error: object) -> None:
+        now = self._deps.clock()
+        self._memory.backoff.fail(now)
+        self._memory.fail_requested(guest.guest_id, now)
         self._memory.warn(_BOOT, error)
 
     def _delete_retired(self) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A world for the keeper of pools: Nova, Neutron, agents and instances in memory; our tables."""
 
+import dataclasses
 import datetime
 import itertools
 import uuid
@@ -42,6 +43,8 @@ class World:
     :ivar replaced: ids of instances whose server is being replaced
     :ivar silent: ids of guests whose agents do not answer
     :ivar refusals: what agents say that cannot be bound, by guest
+    :ivar hosts: the compute hosts that work; Nova places a server on the first one that has room
+    :ivar full: those of them that have no room
     """
 
     def __init__(self, pools=(POOL,), **settings):
@@ -60,6 +63,11 @@ class World:
         self.boot_error = self.nova_error = self.agents_error = None
         # Servers are ACTIVE at once, or fail.
         self.boot_status = 'ACTIVE'
+        self.hosts, self.full = ('host',), set()
+        # The error of a request to list the hosts, or to boot on a given one.
+        self.hosts_error = self.request_error = None
+        # Nova shows late on which host a server is; by the ids of servers.
+        self._places, self.is_place_shown = {}, True
         # Nova deletes a server some time after the request.
         self.deletes_late = self.is_host_unknown = False
         self.pings, self.requests, self.instance_lists = [], [], []
@@ -121,8 +129,24 @@ class World:
             self.pass_time(seconds)
             self.heartbeat.beat()
             one.keep()
+            self.finish_placements()
             self.finish_deletions()
             self.finish_loads()
+
+    def place(self, server_id, name, host):
+        """Boot a server on a host, or fail; None: on the first one that has room."""
+        fit = [one for one in self.hosts if one not in self.full and host in (None, one)]
+        status, fault = self.boot_status, ''
+        if not fit or status == 'ERROR':
+            status, fault = 'ERROR', 'No valid host was found.'
+        self.servers[server_id] = ServerFacts(server_id, name, status, None, fault)
+        self._places[server_id] = fit[0] if fit else None
+
+    def finish_placements(self):
+        for server_id, facts in self.servers.items():
+            if self.is_place_shown and facts.host is None:
+                host = self._places.get(server_id)
+                self.servers[server_id] = dataclasses.replace(facts, host=host)
 
     def finish_loads(self):
         for guest_id, state in self.loads.items():
@@ -193,16 +217,23 @@ class Servers:
         self._check()
         return self._world.servers.get(server_id)
 
-    def create_server(self, _spec, guest):
+    def find_other_hosts(self, _guest, host):
+        self._check()
+        if self._world.hosts_error:
+            raise exceptions.ServiceUnavailableError(self._world.hosts_error)
+        return [one for one in self._world.hosts if one != host]
+
+    def create_server(self, _spec, guest, host):
         self._check()
         world = self._world
         if world.boot_error:
             raise exceptions.ServiceUnavailableError(world.boot_error)
+        if host is not None and world.request_error:
+            raise exceptions.ServiceUnavailableError(world.request_error)
         assert guest.port_id in world.ports
         server_id = world.new_id('server')
         name = dependencies.guest_name(guest.guest_id)
-        fault = 'No valid host was found.' if world.boot_status == 'ERROR' else ''
-        world.servers[server_id] = ServerFacts(server_id, name, world.boot_status, 'host', fault)
+        world.place(server_id, name, host)
         world.requests.append(('boot', name))
         return server_id
 

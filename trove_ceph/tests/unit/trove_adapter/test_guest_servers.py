@@ -260,7 +260,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
     def test_boots_a_server(self):
         self.set('nova_keypair', 'key')
         guest = self.guest(availability_zone='zone')
-        server_id = self.servers.create_server(self.specs[0], guest)
+        server_id = self.servers.create_server(self.specs[0], guest, None)
         created = self.cloud.servers[server_id]
         data = base64.b64decode(created.pop('user_data')).decode()
         keys = guest_keys.decrypt(guest.encrypted_key)
@@ -285,6 +285,26 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
             },
             created,
         )
+
+    def test_boots_a_server_on_a_host(self):
+        server_id = self.servers.create_server(self.specs[0], self.guest(), 'host-2')
+        request = self.cloud.servers[server_id]
+        # A zone with a host would bypass the filters of the scheduler.
+        self.assertEqual(('host-2', None), (request['host'], request.get('availability_zone')))
+
+    def test_other_hosts(self):
+        for host, zone in (('host-1', 'east'), ('host-2', 'east'), ('host-3', 'west')):
+            self.cloud.services[host] = {
+                'host': host,
+                'state': 'up',
+                'status': 'enabled',
+                'zone': zone,
+            }
+        found = self.servers.find_other_hosts
+        self.assertEqual({'host-2', 'host-3'}, set(found(self.guest(), 'host-1')))
+        self.assertEqual(3, len(found(self.guest(), None)))
+        east = self.guest(availability_zone='east')
+        self.assertEqual(['host-2'], found(east, 'host-1'))
 
     def test_lists_and_finds_servers(self):
         known = {'name': 'trove-guest-a', 'OS-EXT-SRV-ATTR:host': 'host'}
@@ -322,7 +342,8 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
     def test_refusal_of_nova(self):
         self.cloud.failure = 403
         for verb, arguments in (
-            (self.servers.create_server, (self.specs[0], self.guest())),
+            (self.servers.create_server, (self.specs[0], self.guest(), None)),
+            (self.servers.find_other_hosts, (self.guest(), 'host')),
             (self.servers.list_servers, ()),
             (self.servers.list_resources, ()),
             (self.servers.find_server, ('1',)),

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compute hosts of Nova on which a server may be requested."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+
+def list_services(client: Any) -> Sequence[Any]:
+    """Return the services nova-compute whose state Nova knows.
+
+    :param client: a novaclient, whose errors are raised as they are
+    """
+    # Nova shows no state of a host in a cell that does not answer.
+    return [
+        one
+        for one in client.services.list(binary='nova-compute')
+        if getattr(one, 'state', None) is not None
+    ]
+
+
+def find_others(client: Any, host: str | None, zone: str | None, user_id: str) -> Sequence[str]:
+    """Return the hosts that work, but one.
+
+    The order is the same for each call, and another one for other users, so that not all servers
+    are requested on the same host.
+
+    :param client: as for :func:`list_services`
+    :param host: which is left out; None: none is
+    :param zone: the availability zone of the hosts; None: any
+    :param user_id: of the object for which the server is
+    """
+    found = [
+        service.host
+        for service in list_services(client)
+        if service.host != host
+        and (service.state, service.status) == ('up', 'enabled')
+        and zone in (None, service.zone)
+    ]
+    return sorted(found, key=lambda one: hashlib.sha256(f'{user_id} {one}'.encode()).digest())

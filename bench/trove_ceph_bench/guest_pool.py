@@ -80,6 +80,10 @@ class Pool:
             for one in self._list_guests()
         )
 
+    def of_instance(self, instance_id: str) -> Guests:
+        """Return the guests that an instance has claimed, also those not deleted since then."""
+        return [one for one in self._list_guests() if one['instance_id'] == instance_id]
+
 
 _AWAIT = 'wait until a guest is ready, and none is being booted'
 _CHECK = 'check whether an instance has a guest that waited before the operation'

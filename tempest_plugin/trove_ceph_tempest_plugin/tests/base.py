@@ -5,6 +5,7 @@ import re
 import time
 import unittest
 import uuid
+from collections.abc import Callable
 
 import testtools.content
 from oslo_log import log as logging
@@ -18,6 +19,7 @@ from trove_ceph_tempest_plugin import ceph, load, mysql, placement, traces
 CONF = config.CONF
 LOG = logging.getLogger(__name__)
 ROWS = 20
+POLL_SEC = 2
 
 
 class DatabaseTest(base.BaseTroveTest):
@@ -195,6 +197,15 @@ class DatabaseTest(base.BaseTroveTest):
         )
         self.wait_for_instance_status(instance_id, expected_op_status=['HEALTHY'])
         return round(time.monotonic() - began, 1)
+
+    def wait_until_empty(self, list_remaining: Callable[[], list], timeout_sec: float) -> list:
+        """Wait until a list is empty, or the time is over; return it."""
+        began = time.monotonic()
+        remaining = list_remaining()
+        while remaining and time.monotonic() - began < timeout_sec:
+            time.sleep(POLL_SEC)
+            remaining = list_remaining()
+        return remaining
 
 
 def on_volume_types(loader, everywhere, first) -> unittest.TestSuite:

@@ -9,7 +9,6 @@ from tempest.lib import decorators
 from trove_ceph_tempest_plugin.tests import base
 
 CONF = config.CONF
-POLL_SEC = 2
 
 
 class DeletionScenario(base.DatabaseTest):
@@ -23,10 +22,7 @@ class DeletionScenario(base.DatabaseTest):
         self.assertGreater(min(counts['ports'], counts['security_groups']), 0, counts)
         began = time.monotonic()
         self.client.delete_resource('instances', self.instance_id)
-        remaining = traces.remaining()
-        while remaining and time.monotonic() - began < CONF.trove_ceph.delete_timeout_sec:
-            time.sleep(POLL_SEC)
-            remaining = traces.remaining()
+        remaining = self.wait_until_empty(traces.remaining, CONF.trove_ceph.delete_timeout_sec)
         with_ceph = bool(self.cluster and self.expected)
         elapsed = round(time.monotonic() - began, 1)
         self.record('deletion', {'seconds': elapsed, 'ceph_asked': with_ceph, **counts})

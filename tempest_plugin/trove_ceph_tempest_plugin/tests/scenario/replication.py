@@ -15,7 +15,6 @@ CONF = config.CONF
 #: Commits before an operation, and after it.
 COMMITS = 50
 COMMITS_TIMEOUT_SEC = 300
-POLL_SEC = 2
 
 
 class ReplicationTestCase(base.DatabaseTest):
@@ -111,10 +110,5 @@ class ReplicationTestCase(base.DatabaseTest):
         )
 
     def wait_for(self, list_remaining: Callable[[], list]) -> list:
-        """Wait until a list is empty, or the time is over; return it."""
-        began = time.monotonic()
-        remaining = list_remaining()
-        while remaining and time.monotonic() - began < self.timeout_sec:
-            time.sleep(POLL_SEC)
-            remaining = list_remaining()
-        return remaining
+        """Wait until a list is empty, or the time of replicas is over; return it."""
+        return self.wait_until_empty(list_remaining, self.timeout_sec)

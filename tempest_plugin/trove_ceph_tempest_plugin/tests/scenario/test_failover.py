@@ -14,7 +14,7 @@ from tempest import config
 from tempest.lib import decorators, exceptions
 
 from trove_ceph import exceptions as trove_ceph_exceptions
-from trove_ceph_tempest_plugin import failovers, hypervisors, ledger
+from trove_ceph_tempest_plugin import failovers, guests, hypervisors, leaks, ledger
 from trove_ceph_tempest_plugin.tests import base
 
 CONF = config.CONF
@@ -47,6 +47,8 @@ class FailoverTestCase(base.DatabaseTest):
             raise self.skipException("trove-api has not loaded this project's extension")
         self.server_id, self.host = self._server()
         self.addresses = self._addresses()
+        pool = guests.pool(options.guests_command) if options.guests_command else None
+        self.leaks = leaks.Leaks(self.os_admin, self.admin_client, self.instance_id, pool)
 
     def _server(self):
         """Return the server of the instance and its host."""
@@ -89,6 +91,7 @@ class FailoverTestCase(base.DatabaseTest):
         raise_if_unexpected(load_error)
         self.assertEqual([], entries.faults())
         self.assert_moved()
+        self.assert_nothing_leaked()
 
     def assert_moved(self):
         """Assert that the instance has another server, its addresses, and no trace of the old."""
@@ -100,6 +103,11 @@ class FailoverTestCase(base.DatabaseTest):
         self.assertRaises(
             exceptions.NotFound, self.os_admin.servers_client.show_server, self.server_id
         )
+
+    def assert_nothing_leaked(self):
+        """Assert that the instance has one server, with one volume and the ports that it needs."""
+        timeout_sec = CONF.trove_ceph.delete_timeout_sec
+        self.assertEqual([], self.wait_until_empty(self.leaks.found, timeout_sec))
 
 
 def raise_if_unexpected(load_error):
@@ -157,6 +165,7 @@ class RepeatedFailoverScenario(FailoverTestCase):
                 self.server_id, self.host = self._server()
         self.record('client', entries.figures())
         self.assertEqual([], entries.faults())
+        self.assert_nothing_leaked()
 
     def _fail_over(self, executor, service):
         """Kill the server, and a service during the failover; return what happened."""

@@ -74,6 +74,11 @@ class PoolTest(base.BaseTestCase):
         ):
             self.assertEqual(is_warm, self.pool(guests).is_bound_to('i-1', ['a']))
 
+    def test_guests_of_an_instance(self):
+        own = [guest('a', 'bound', instance_id='i-1'), guest('b', 'retired', instance_id='i-1')]
+        others = [guest('c'), guest('d', 'bound', instance_id='i-2')]
+        self.assertEqual(own, self.pool([*own, *others]).of_instance('i-1'))
+
 
 class CommandTest(base.BaseTestCase):
     def setUp(self):

@@ -39,7 +39,7 @@ TRANSITIONS = (
     (State.STARTING, Event.COMPLETE, State.COMPLETED),
     # Nothing was changed yet.
     (State.REQUESTED, Event.FAIL, State.FAILED),
-    # The guest agent says that MySQL does not start.
+    # The guest agent says that MySQL does not start, or the instance has no port any more.
     (State.STARTING, Event.FAIL, State.FAILED),
     # The instance is being deleted.
     (State.REQUESTED, Event.CANCEL, State.CANCELED),

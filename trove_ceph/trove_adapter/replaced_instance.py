@@ -141,6 +141,10 @@ class ReplacedInstances:
         with self._transactions.writing() as session:
             # Trove lets tenants restart an instance in this status, or change its configuration.
             self._set_status(session, instance_id, ServiceStatuses.SHUTDOWN)
+        self.record_fault(instance_id, error)
+
+    def record_fault(self, instance_id: str, error: str) -> None:
+        """Show a fault of the instance, which Trove does in each status."""
         with _translated(f'instance {instance_id}: recording its fault'):
             instance_models.save_instance_fault(instance_id, error[:_MAX_FAULT], '')
 

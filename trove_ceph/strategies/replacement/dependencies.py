@@ -117,6 +117,9 @@ class Instances(Protocol):
     def report_failed(self, instance_id: str, error: str) -> None:
         """Show that MySQL does not start on the new server, with the reason as a fault."""
 
+    def record_fault(self, instance_id: str, error: str) -> None:
+        """Show a fault of the instance, whatever its status."""
+
 
 class Servers(Protocol):
     """The servers in Nova. Each verb raises ServiceUnavailableError when Nova refuses."""

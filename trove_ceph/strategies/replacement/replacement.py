@@ -34,6 +34,10 @@ from trove_ceph.strategies.replacement.start import Start
 
 LOG = logging.getLogger(__name__)
 
+_UNREACHABLE = (
+    'all ports with addresses of the instance were deleted meanwhile, so that clients cannot reach '
+    'it; create a backup of it, and restore that as another instance'
+)
 _REQUESTED = (ReplacementState.REQUESTED,)
 _FENCING = (ReplacementState.FENCING,)
 _MOVING = (ReplacementState.MOVING,)
@@ -210,9 +214,15 @@ class Replacement:
         self._attempt.fail(reason, exceptions.ServerFailedError.__name__)
 
     def _complete(self) -> None:
-        self._attempt.deps.instances.report_healthy(self._attempt.record.instance_id)
+        record, instances = self._attempt.record, self._attempt.deps.instances
+        instances.report_healthy(record.instance_id)
         self._new.tidy()
-        self._attempt.complete()
+        if record.port_ids:
+            self._attempt.complete()
+        else:
+            LOG.error('%s: MySQL serves on the new server, but %s', record, _UNREACHABLE)
+            instances.record_fault(record.instance_id, _UNREACHABLE)
+            self._attempt.fail(_UNREACHABLE, exceptions.PortGoneError.__name__)
 
     # The deletion of the instance.
 

@@ -410,6 +410,9 @@ class Instances:
     def report_failed(self, instance_id, error):
         self._world.service_status, self._world.fault = 'FAILED', error
 
+    def record_fault(self, instance_id, error):
+        self._world.fault = error
+
 
 def ready_guest(guest_id, now, host):
     """Return the record of a guest that waits, whose server has the same name."""

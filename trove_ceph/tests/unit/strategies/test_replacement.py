@@ -430,6 +430,26 @@ class NewServerTest(ReplacementTestCase):
         self.assertEqual(('port-instance',), record.port_ids)
         self.assertIn('port port-2 was deleted', record.reason)
 
+    def test_last_port_that_the_tenant_deletes_meanwhile(self):
+        """The tenant can still back it up, and reads that this is what is left to do."""
+        for guest_hosts in ((), OTHER_HOST):
+            world = self.make_world(guest_hosts=guest_hosts)
+            for step in world.attempt().steps()[:6]:
+                step.do()
+            del world.ports['port-instance']
+            record, error = world.finish()
+            self.assertIsNone(error)
+            self.assertEqual((ReplacementState.FAILED, ()), (record.state, record.port_ids))
+            self.assertIn('port port-instance was deleted', record.reason)
+            self.assertIn('create a backup', record.error)
+            self.assertLessEqual(len(record.error), 255)
+            self.assertEqual(('HEALTHY', record.error), (world.service_status, world.fault))
+            self.assertEqual(replacement_helpers.NONE, world.trove.task(INSTANCE))
+            self.assertNotIn('port-management', world.ports)
+            # But for the port, the server is that of a failover that completed.
+            world.ports['port-another'] = replacement_cloud.Port('instance', world.shown)
+            world.check_serves(world.shown)
+
     def test_bound_guest_whose_server_dies_before_it_is_shown(self):
         world = self.make_world(guest_hosts=OTHER_HOST)
         for step in world.attempt().steps()[:8]:

@@ -190,6 +190,13 @@ class ReplacedInstanceTest(base.BaseTestCase):
         fault = instance_models.DBInstanceFault.find_by(instance_id=self.instance.id)
         self.assertIn('unknown variable', fault.message)
 
+    def test_fault_does_not_change_the_status(self):
+        self.instances.report_healthy(self.record.instance_id)
+        self.instances.record_fault(self.record.instance_id, 'its ports were deleted')
+        self.assertEqual('HEALTHY', self.status().api_status)
+        fault = instance_models.DBInstanceFault.find_by(instance_id=self.instance.id)
+        self.assertEqual('its ports were deleted', fault.message)
+
     def test_guest_becomes_what_trove_would_boot(self):
         request = self.instances.bind_request(self.record)
         self.assertEqual(('db1', 'volume', ('port',)), self.identity(request))

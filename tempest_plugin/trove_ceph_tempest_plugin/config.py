@@ -138,6 +138,13 @@ OPTS = [
         help='Seconds within which replicas must follow their source, also after a promotion or on '
         'a fresh clone, and within which nothing may be left of a deleted source.',
     ),
+    cfg.IntOpt(
+        'read_replicas',
+        default=2,
+        min=1,
+        help='Number of replicas of the scenario that reads from one of them, then from two, and so '
+        'on. The cloud needs memory for them beside their source.',
+    ),
     cfg.StrOpt(
         'flavor_id',
         default='',

@@ -118,19 +118,19 @@ class TestReplicas(replication.ReplicationTestCase):
         return elapsed
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a082')
-    def test_reads_of_two_replicas(self):
-        """Replicas of one request share one snapshot; both serve reads at the same time."""
+    def test_reads_of_replicas(self):
+        """Replicas of one request are clones of one snapshot; all serve reads at the same time."""
         options = CONF.trove_ceph
         self.prepare_load('read')
-        found = self.create_replicas(count=2)
+        found = self.create_replicas(count=options.read_replicas)
         facts = [one for one in map(self.describe_image, found) if one]
-        if len(facts) == 2:
-            self.assertIsNotNone(facts[0].parent)
-            self.assertEqual(facts[0].parent, facts[1].parent)
+        for one in facts:
+            self.assertIsNotNone(one.parent)
+            self.assertEqual(facts[0].parent, one.parent)
         dataset = model.Dataset('scenario', options.sysbench_tables, options.sysbench_rows)
         loads = [load.Load(self.database_of(one).address, 'read', dataset) for one in found]
-        for number in (1, 2):
-            with futures.ThreadPoolExecutor() as executor:
+        for number in range(1, len(loads) + 1):
+            with futures.ThreadPoolExecutor(number) as executor:
                 running = [
                     executor.submit(one.run, options.sysbench_threads, options.sysbench_seconds)
                     for one in loads[:number]

@@ -92,7 +92,7 @@ def is_old(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -
 
 
 def is_just_taken(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -> bool:
-    """Return whether the replacement of a guest must not be booted yet."""
+    """Return whether the replacement of a guest must not be booted or loaded yet."""
     is_taken = guest.state in (GuestState.CLAIMED, GuestState.BOUND)
     return is_taken and now - guest.updated_at < settings.refill_delay
 

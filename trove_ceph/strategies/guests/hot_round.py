@@ -27,6 +27,7 @@ LOG = logging.getLogger(__name__)
 _FINDING = 'finding a golden volume for hot guests'
 LOADING = 'loading a guest'
 _OFF = 'hot guests are not configured'
+_HOT = (GuestState.LOADING, GuestState.HOT)
 
 
 class HotRound:
@@ -50,7 +51,7 @@ class HotRound:
         ]
 
     def _give_up_unfit(self) -> None:
-        guests = self._list(GuestState.LOADING, GuestState.HOT)
+        guests = self._list(*_HOT)
         if not guests:
             return
         plan = self._plan()
@@ -75,16 +76,19 @@ class HotRound:
         return fitness.why_load_late(guest, self._deps.store.now(), self._deps.settings, said)
 
     def _choose(self) -> None:
-        missing = self._deps.settings.hot - len(self._list(GuestState.LOADING, GuestState.HOT))
+        now, settings = self._deps.store.now(), self._deps.settings
+        guests = self._list(*GuestState)
+        missing = settings.hot - sum(one.state in _HOT for one in guests)
+        # A load slows down an instance that starts, as a boot does.
+        missing -= sum(fitness.is_just_taken(one, now, settings) for one in guests)
         if missing <= 0 or not self._memory.load_backoff.is_over(self._deps.clock()):
             return
         plan = self._plan()
         if plan is None or plan.source is None:
             return
-        now = self._deps.store.now()
         # The youngest are replaced last.
         for guest in reversed(self._list(GuestState.READY)):
-            if missing and not fitness.is_old(guest, now, self._deps.settings):
+            if missing and not fitness.is_old(guest, now, settings):
                 missing -= self._begin(guest, plan.spec)
 
     def _begin(self, guest: GuestRecord, spec: HotSpec) -> bool:

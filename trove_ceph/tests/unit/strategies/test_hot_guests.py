@@ -2,6 +2,7 @@
 """The keeper makes guests hot, and keeps or deletes them."""
 
 import dataclasses
+import datetime
 
 from trove_ceph.db.guest_record import GuestState
 from trove_ceph.guestagent.waiting_messages import LoadState
@@ -66,6 +67,14 @@ class HotGuestsTest(keeper_case.KeeperTestCase):
         self.run_rounds(5)
         self.assertEqual(['claimed', 'hot', 'ready'], self.world.states())
         self.assertNotEqual(claimed.guest_id, self.one(HOT).guest_id)
+
+    def test_waits_before_it_loads_another_one(self):
+        self.make_hot(refill_delay=datetime.timedelta(seconds=100))
+        self.claim_hot()
+        self.run_rounds(5, seconds=15)
+        self.assertEqual(['claimed', 'ready'], self.world.states())
+        self.run_rounds(5, seconds=15)
+        self.assertEqual(['claimed', 'hot', 'ready'], self.world.states())
 
     def test_without_a_golden_volume_guests_stay_warm(self):
         self.make(0, least=2, hot=1, hot_volume=VOLUME)

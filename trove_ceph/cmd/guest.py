@@ -23,7 +23,13 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import guest_identity, instance_volume, preload, waiting_guest
+from trove_ceph.guestagent import (
+    guest_identity,
+    instance_volume,
+    interface_wait,
+    preload,
+    waiting_guest,
+)
 
 # Trove loads it by name, once it has read the configuration.
 from trove_ceph.guestagent import manager as _manager  # noqa: F401
@@ -47,7 +53,8 @@ examples:
   trove-ceph-guestagent --wait-for=/run/guest-configured --config-dir=/etc/trove/conf.d
 
 exit status:
-  1  the data volume cannot be used, or the guest got no instance; the agent was not started
+  1  the data volume cannot be used, or the guest got no instance, or not all of its interfaces; the
+     agent accepted no request
   2  the command line is wrong
 """
 
@@ -64,7 +71,9 @@ def prepare_volume() -> None:
 def wait_for_instance() -> None:
     """Return when this guest has an instance: at once, unless it is a waiting guest.
 
-    :raises TroveCephError: it has none, or its interfaces were not attached in time
+    The interfaces of the instance are attached later, while the agent starts.
+
+    :raises TroveCephError: it has none
     """
     if not guest_identity.is_waiting(CONF):
         return
@@ -72,11 +81,11 @@ def wait_for_instance() -> None:
     # The files of the instance have replaced those of the waiting guest.
     CONF.reset()
     cfg.parse_args(sys.argv)
-    waiting_guest.wait_for_interfaces(binding, CONF.trove_ceph.interface_ready_timeout_sec)
+    interface_wait.begin(binding.interfaces, CONF.trove_ceph.interface_ready_timeout_sec)
 
 
 def main() -> int | None:
-    """Run the agent; return 1 without starting it if there is no instance or no usable volume."""
+    """Run the agent; return 1 if it has no instance, no usable volume or not all interfaces."""
     marker = _take_wait_for(sys.argv)
     waited = None if marker is None else _load_and_wait(marker)
     guest_conf.register(CONF)
@@ -89,13 +98,13 @@ def main() -> int | None:
         check.check(hooks.GUEST)
         wait_for_instance()
         prepare_volume()
+        # Trove parses the command line itself, and options cannot be registered between two parses.
+        CONF.reset()
+        return trove_guest.main()
     except exceptions.TroveCephError as error:
         LOG.error('The agent cannot start: %s', error)
         stdlib_logging.shutdown()
         return 1
-    # Trove parses the command line itself, and options cannot be registered between two parses.
-    CONF.reset()
-    return trove_guest.main()
 
 
 def _load_and_wait(marker: str) -> tuple[float, float]:

@@ -31,6 +31,7 @@ from trove_ceph.guestagent import (
     backup_settings,
     hot_server,
     instance_volume,
+    interface_wait,
     machine_identity,
     moved_server,
     quiesce,
@@ -67,7 +68,10 @@ REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
 
 
 class Manager(mysql_manager.Manager):
-    """Trove's MySQL manager on a Ceph volume."""
+    """Trove's MySQL manager on a Ceph volume.
+
+    :raises InterfaceNotReadyError: an interface of the new instance was not ready in time
+    """
 
     def __init__(self):
         guest_conf.register(CONF)
@@ -89,6 +93,8 @@ class Manager(mysql_manager.Manager):
         self._settings_history = settings_history.SettingsHistory()
         self._background_start = moved_server.BackgroundStart(self._is_serving)
         self._replication = replication.CloneReplication()
+        # Trove listens once it has the manager.
+        interface_wait.finish()
 
     @property
     def replication(self):

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import importlib.metadata
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +25,7 @@ from trove.common.rpc import serializer as trove_serializer
 from trove.guestagent import dbaas
 from trove.guestagent.common import operating_system
 
-from trove_ceph import exceptions, message_auth, waiting
+from trove_ceph import exceptions, message_auth
 from trove_ceph.guestagent import (
     guest_identity,
     hot_server,
@@ -311,13 +310,3 @@ def wait(conf: cfg.ConfigOpts) -> messages.Binding:
         return WaitingGuest(conf, process, prepared, network_interface.find_obstacle, hot).wait()
     finally:
         process.close()
-
-
-def wait_for_interfaces(binding: messages.Binding, timeout_sec: int) -> None:
-    """Wait until the interfaces of the instance are attached and configured.
-
-    :raises InterfaceNotReadyError: one was not ready in time
-    """
-    started = time.monotonic()
-    network_interface.wait_until_ready(binding.interfaces, waiting.Deadline(timeout_sec))
-    LOG.info('The interfaces were ready after %.1f s', time.monotonic() - started)

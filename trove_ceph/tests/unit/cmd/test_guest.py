@@ -107,13 +107,13 @@ class WaitingGuestTest(GuestCommandTestCase):
     def setUp(self):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
-        self.binding = mock.sentinel.binding
-        self.wait = self.replace('wait', side_effect=self.bind)
-        self.wait_for_interfaces = self.replace('wait_for_interfaces')
+        self.binding = mock.Mock()
+        self.wait = self.replace('waiting_guest.wait', side_effect=self.bind)
+        self.begin = self.replace('interface_wait.begin')
         self.write_identity('waiting_guest_key = a-secret\n')
 
     def replace(self, name, **options):
-        path = f'trove_ceph.guestagent.waiting_guest.{name}'
+        path = f'trove_ceph.guestagent.{name}'
         return self.useFixture(fixtures.MockPatch(path, **options)).mock
 
     def write_identity(self, options, guest_id='a-guest'):
@@ -129,7 +129,7 @@ class WaitingGuestTest(GuestCommandTestCase):
     def test_it_waits_then_reads_the_configuration_again(self):
         order = mock.Mock()
         order.attach_mock(self.wait, 'wait')
-        order.attach_mock(self.wait_for_interfaces, 'wait_for_interfaces')
+        order.attach_mock(self.begin, 'begin')
         order.attach_mock(self.volume.prepare, 'prepare')
         order.attach_mock(self.trove, 'trove')
         self.volume.prepare.side_effect = lambda *_, **__: self.assertEqual(
@@ -139,8 +139,8 @@ class WaitingGuestTest(GuestCommandTestCase):
         self.assertIsNone(guest.main())
 
         names = [call[0] for call in order.mock_calls]
-        self.assertEqual(['wait', 'wait_for_interfaces', 'prepare', 'trove'], names)
-        self.wait_for_interfaces.assert_called_once_with(self.binding, 120)
+        self.assertEqual(['wait', 'begin', 'prepare', 'trove'], names)
+        self.begin.assert_called_once_with(self.binding.interfaces, 120)
         self.assertEqual('a-volume', self.volume.prepare.call_args.kwargs['volume_id'])
 
     def test_an_instance_does_not_wait(self):
@@ -149,7 +149,7 @@ class WaitingGuestTest(GuestCommandTestCase):
         self.assertIsNone(guest.main())
 
         self.wait.assert_not_called()
-        self.wait_for_interfaces.assert_not_called()
+        self.begin.assert_not_called()
         self.trove.assert_called_once_with()
 
     def assert_not_started(self):
@@ -169,9 +169,10 @@ class WaitingGuestTest(GuestCommandTestCase):
         self.assertIn('interrupted while it became instance an-instance', self.log.output)
 
     def test_an_interface_that_never_comes(self):
-        self.wait_for_interfaces.side_effect = exceptions.InterfaceNotReadyError('No interface')
-        self.assert_not_started()
-        self.assertIn('No interface', self.log.output)
+        # Trove's agent makes the guest manager, which waits for them.
+        self.trove.side_effect = exceptions.InterfaceNotReadyError('No interface')
+        self.assertEqual(1, guest.main())
+        self.assertIn('The agent cannot start: No interface', self.log.output)
 
     def test_a_volume_that_never_comes(self):
         self.volume.prepare.side_effect = exceptions.VolumeNotReadyError('did not appear')

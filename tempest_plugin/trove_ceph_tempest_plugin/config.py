@@ -142,8 +142,8 @@ OPTS = [
         'read_replicas',
         default=2,
         min=1,
-        help='Number of replicas of the scenario that reads from one of them, then from two, and so '
-        'on. The cloud needs memory for them beside their source.',
+        help='Number of replicas of the scenario that reads from one of them, then from two, and '
+        'so on. The cloud needs memory for them beside their source.',
     ),
     cfg.StrOpt(
         'flavor_id',

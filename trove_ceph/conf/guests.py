@@ -56,9 +56,10 @@ OPTS = [
         default=0,
         min=0,
         max=3600,
-        help='Seconds between the claim of a guest and the boot of its replacement, or the start of '
-        'MySQL on it if it was hot. Both slow down an instance that starts on the same host at the '
-        'same time; a delay helps where hosts have few processors. The pool is smaller meanwhile.',
+        help='Seconds between the claim of a guest and the boot of its replacement, or the start '
+        'of MySQL on it if it was hot. Both slow down an instance that starts on the same host at '
+        'the same time; a delay helps where hosts have few processors. The pool is smaller '
+        'meanwhile.',
     ),
     cfg.IntOpt(
         'boot_timeout_sec',

@@ -175,12 +175,17 @@ class Manager(mysql_manager.Manager):
         config_contents,
         config_overrides,
         server_id=None,
+        is_replica=False,
+        semi_sync_options=None,
     ):
         """Start the server on the volume of this instance, which another one had before.
 
         Does not wait for it. A request with the same id starts it again only if it failed.
 
         :param server_id: of the server in Nova that is meant; None: the instance has only one
+        :param is_replica: it refuses writes from the first moment on, and follows its source
+        :param semi_sync_options: the arguments of :func:`.semi_sync.configure`; None: both sides
+            stay as they are configured
         :returns: ``state``, one of ``starting``, ``serving`` and ``failed``; ``error``: why it does
             not start; ``server_id``: of this server, if it was given
         :raises GuestUnavailableError: this is another server; nothing is started
@@ -188,9 +193,21 @@ class Manager(mysql_manager.Manager):
         own = {} if server_id is None else {'server_id': machine_identity.check(server_id)}
         answer = self._background_start.request(
             replacement_id,
-            lambda: self._start_in_background(ds_version, config_contents, config_overrides),
+            lambda: self._start_in_background(
+                ds_version,
+                config_contents,
+                config_overrides,
+                configure=lambda: self._configure_replication(is_replica, semi_sync_options),
+            ),
         )
         return answer | own
+
+    def _configure_replication(self, is_replica, semi_sync_options):
+        """Configure what is on the root disk of a source or a replica, which may be new."""
+        if is_replica:
+            read_only.configure_replica(self.app)
+        if semi_sync_options:
+            semi_sync.configure(self.app, **semi_sync_options)
 
     def start_replica(
         self,
@@ -216,11 +233,15 @@ class Manager(mysql_manager.Manager):
         self._start_in_background(ds_version, contents, overrides, replica_info)
         self.replication.set_request(self.app, request_id)
 
-    def _start_in_background(self, ds_version, contents, overrides, replica_info=None):
+    def _start_in_background(
+        self, ds_version, contents, overrides, replica_info=None, configure=None
+    ):
         try:
             self._volume().prepare_replacement(
                 CONF.trove_ceph.volume_ready_timeout_sec, CONF.trove_ceph.read_ahead_kib
             )
+            if configure is not None:
+                configure()
             self._start_on_volume(ds_version, contents, overrides, replica_info)
         except Exception as error:
             # From now on, the agent reports the status of a server that the tenant repairs.

@@ -27,11 +27,7 @@ def switch(app: server.MySqlServer, as_source: bool, as_replica: bool, timeout_m
         no commit waits
     :raises UnsafeSettingsError: the server has not loaded the plugins
     """
-    wanted: dict[str, str | int] = {
-        'rpl_semi_sync_source_enabled': 'ON' if as_source else 'OFF',
-        'rpl_semi_sync_replica_enabled': 'ON' if as_replica else 'OFF',
-        'rpl_semi_sync_source_timeout': int(timeout_ms),
-    }
+    wanted = _options(as_source, as_replica, timeout_ms)
     with (
         contextlib.closing(app.open_connection(_TIMEOUT_SEC)) as connection,
         connection.cursor() as cursor,
@@ -51,6 +47,24 @@ def switch(app: server.MySqlServer, as_source: bool, as_replica: bool, timeout_m
             _reconnect(connection)
     if changed:
         LOG.info('Semi-synchronous replication: %s', changed)
+
+
+def configure(app: server.MySqlServer, as_source: bool, as_replica: bool, timeout_ms: int) -> None:
+    """Configure both sides for the next start, as :func:`switch`; idempotent.
+
+    A source whose replicas have not connected again then holds its first commit up, until one has
+    received it, or the timeout is over.
+    """
+    is_on = as_source or as_replica
+    _configure(app, _options(as_source, as_replica, timeout_ms) if is_on else {})
+
+
+def _options(as_source: bool, as_replica: bool, timeout_ms: int) -> dict[str, str | int]:
+    return {
+        'rpl_semi_sync_source_enabled': 'ON' if as_source else 'OFF',
+        'rpl_semi_sync_replica_enabled': 'ON' if as_replica else 'OFF',
+        'rpl_semi_sync_source_timeout': int(timeout_ms),
+    }
 
 
 def _settings(cursor: pymysql.cursors.Cursor) -> dict[str, str]:

@@ -34,7 +34,7 @@ from trove_ceph import exceptions, message_auth
 #: Of the RPC interface. The minor version changes when waiting guests learn a verb, or the agents
 #: of instances what a replacement of a server needs, so that no guest with an earlier agent is
 #: bound.
-VERSION = '1.3'
+VERSION = '1.4'
 
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _HOSTNAME = re.compile(r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?')

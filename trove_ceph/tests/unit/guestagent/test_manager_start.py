@@ -10,7 +10,7 @@ from trove.common import cfg
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import read_only
+from trove_ceph.guestagent import read_only, semi_sync
 from trove_ceph.tests.unit.guestagent import manager_world
 from trove_ceph.tests.unit.trove_adapter import contract
 
@@ -146,7 +146,11 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         ended = mock.call.status.end_install(error_occurred=True)
         self.assertEqual([self.REFUSES_WRITES, *self.STARTED, ended], done)
 
-    def start_moved(self, **options):
+    def start_moved(self, *roles, request='a-replacement', **options):
+        """Request the start.
+
+        :param roles: the arguments that a source or a replica has besides
+        """
         self.checked = checked = []
 
         def check(server_id):
@@ -156,7 +160,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
             return server_id
 
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.guestagent.machine_identity.check', check))
-        arguments = ('a-replacement', *self.OF_THE_SERVER, 'a-server')
+        arguments = (request, *self.OF_THE_SERVER, 'a-server', *roles)
         return self.start_on_volume('start_moved_server', *arguments, **options)
 
     #: The server of the agent, and an answer of it.
@@ -173,6 +177,36 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         self.assertEqual([*self.STARTED, self.FOLLOWS, ended], done)
         answer, done = self.start_moved()
         self.assertEqual((self.answer('serving'), []), (answer, done))
+
+    def test_moved_replica(self):
+        """The options with which it refuses writes were on the root disk of the old server."""
+        _answer, done = self.start_moved(True)
+        ended = mock.call.status.end_install(error_occurred=False)
+        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, self.FOLLOWS, ended], done)
+
+    def test_moved_servers_with_semi_synchronous_replication(self):
+        for as_source in (True, False):
+            roles = {'as_source': as_source, 'as_replica': not as_source, 'timeout_ms': 500}
+            _answer, done = self.start_moved(False, roles, request=f'moved-{as_source}')
+            states = ('ON', 'OFF') if as_source else ('OFF', 'ON')
+            configuration = mock.call.app.configuration_manager
+            self.assertEqual(
+                [
+                    configuration.remove_system_override(semi_sync.CHANGE_ID),
+                    configuration.apply_system_override(
+                        {
+                            'mysqld': {
+                                'loose_rpl_semi_sync_source_enabled': states[0],
+                                'loose_rpl_semi_sync_replica_enabled': states[1],
+                                'loose_rpl_semi_sync_source_timeout': 500,
+                            }
+                        },
+                        semi_sync.CHANGE_ID,
+                    ),
+                ],
+                done[:2],
+            )
+            self.assertEqual([*self.STARTED], done[2 : 2 + len(self.STARTED)])
 
     def test_moved_server_that_is_another_one(self):
         """The old server's agent has the topic and the key of the instance too."""

@@ -61,7 +61,7 @@ def make_source_changes(
     fence = volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence
     work = source_work.SourceWork(
         SourceDependencies(
-            rows=replication_rows.ReplicationRows(),
+            rows=replication_rows.ReplicationRows(find_task=tasks.find),
             agents=replication_factory.make_agents(conf, context),
             replicas=changed_replicas.ChangedReplicas(replica_store),
             volumes=changed_replicas.ChangedVolumes(

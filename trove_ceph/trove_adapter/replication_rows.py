@@ -6,7 +6,7 @@ Trove's API writes at the same time, such as the task DELETING.
 """
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,16 +33,25 @@ _USAGES = sa.table('quota_usages', *map(sa.column, ('tenant_id', 'resource', 'in
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
 _OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
+#: Of the operations of this package that give their task up when they end.
+_OTHER_TASKS = ('MIGRATING', 'RESIZING')
 
 
 class ReplicationRows:
     """The rows of sources and replicas; see :class:`.source_dependencies.Rows`.
 
     :param transactions: access to the database; by default the one of Trove's configuration
+    :param find_task: see :class:`.source_dependencies.SourceDependencies`; None: no other operation
+        ends while this one writes, since it only reads
     """
 
-    def __init__(self, transactions: Transactions | None = None):
+    def __init__(
+        self,
+        transactions: Transactions | None = None,
+        find_task: Callable[[str], str | None] | None = None,
+    ):
         self._transactions = transactions or Transactions()
+        self._find_task = find_task
 
     def find(self, instance_id: str) -> Member | None:
         """Return an instance; None: it is deleted."""
@@ -65,6 +74,7 @@ class ReplicationRows:
                     updated=now,
                 )
                 self._end_task(session, change.instance_id, change.task, now)
+        self._end_stale({one.instance_id: one.task for one in changes})
 
     @retry_on_deadlock
     def end_tasks(self, tasks: Mapping[str, str]) -> None:
@@ -73,6 +83,7 @@ class ReplicationRows:
             now = self._transactions.clock()
             for instance_id, task in tasks.items():
                 self._end_task(session, instance_id, task, now)
+        self._end_stale(tasks)
 
     @retry_on_deadlock
     def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:
@@ -134,6 +145,21 @@ class ReplicationRows:
         own = [one.code for one in _OWN_TASKS]
         condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(own))
         self._set_task(session, condition, task, now)
+
+    def _end_stale(self, tasks: Mapping[str, str]) -> None:
+        """End the tasks of operations that have ended after the look for them.
+
+        Such an operation has not found its task, since Trove's API had overwritten it. No other one
+        begins while an instance has a task.
+        """
+        if self._find_task is None:
+            return
+        given = {one: task for one, task in tasks.items() if task in _OTHER_TASKS}
+        for instance_id in [one for one in given if self._find_task(one) is None]:
+            code = getattr(InstanceTasks, given[instance_id]).code
+            with self._transactions.writing() as session:
+                condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id == code)
+                self._set_task(session, condition, 'NONE', self._transactions.clock())
 
     def _set_task(
         self, session: orm.Session, condition: Any, task: str, now: datetime.datetime

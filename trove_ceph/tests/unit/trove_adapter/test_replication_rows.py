@@ -76,6 +76,21 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.assertEqual((self.source.id, InstanceTasks.NONE), self.shown(self.one))
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.two))
 
+    def test_gives_back_the_tasks_of_other_operations(self):
+        """Unless they have ended meanwhile, and have not found their task."""
+        others = {self.one.id: 'MIGRATING'}
+        rows = replication_rows.ReplicationRows(find_task=others.get)
+        rows.end_tasks({self.one.id: 'MIGRATING', self.two.id: 'RESIZING'})
+        self.assertEqual(InstanceTasks.MIGRATING, self.shown(self.one)[1])
+        self.assertEqual(InstanceTasks.NONE, self.shown(self.two)[1])
+        self.two.update(task_status=PROMOTING)
+        rows.record([RowChange(self.two.id, self.one.id, 'MIGRATING')])
+        self.assertEqual((self.one.id, InstanceTasks.NONE), self.shown(self.two))
+        # Trove has set another one since.
+        self.two.update(task_status=InstanceTasks.DELETING)
+        rows.end_tasks({self.two.id: 'MIGRATING'})
+        self.assertEqual(InstanceTasks.DELETING, self.shown(self.two)[1])
+
     def used(self, resource):
         return QUOTAS.get_quota_usage(QUOTAS.get_quota_by_tenant('project', resource)).in_use
 

@@ -7,6 +7,8 @@ from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The task of an instance while it is re-provisioned.
 TASK = 'MIGRATING'
+#: The tasks of a source that gets another server, and does not serve meanwhile.
+MOVING_TASKS = ('MIGRATING', 'RESIZING')
 #: In one state so many attempts may fail, before the replica keeps its old volume, or gets it back.
 MOST_ATTEMPTS = 10
 #: So many starts of MySQL on one volume may fail.
@@ -14,7 +16,8 @@ MOST_STARTS = 3
 #: A guest agent may be silent for so long: its server may boot meanwhile.
 ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 #: The source may be silent for so long, before the replica returns to its old volume, which an
-#: ejection of the source may need.
+#: ejection of the source may need. A source that gets another server is not ejected, and may be
+#: silent for as long as an agent.
 SOURCE_TIMEOUT = datetime.timedelta(minutes=2)
 #: The volumes may be under way between the server and Cinder for so long.
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)
@@ -65,6 +68,11 @@ def why_unfit(replica: InstanceFacts, source: InstanceFacts | None, source_id: s
     if (reason := why_no_source(replica, source, source_id)) is not None:
         return reason
     assert source is not None
+    if source.task in MOVING_TASKS:
+        return (
+            f'{instance}: its source {source_id} is getting another server; repeat the request '
+            'when it is HEALTHY'
+        )
     if source.service_status in _BUILDING or source.volume_id is None:
         return f'{instance}: its source {source_id} is still being created'
     return None

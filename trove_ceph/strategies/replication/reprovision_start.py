@@ -185,12 +185,17 @@ class Start:
         if self._has_answered or answered_at is None:
             return None
         silent_for = self._attempt.deps.store.now() - answered_at
-        if self._is_source_silent and silent_for > rules.SOURCE_TIMEOUT:
+        if self._is_source_silent:
             # The replica is not asked without its source.
-            return 'its source does not answer'
+            timeout = rules.ANSWER_TIMEOUT if self._is_source_moving() else rules.SOURCE_TIMEOUT
+            return 'its source does not answer' if silent_for > timeout else None
         if silent_for > rules.ANSWER_TIMEOUT:
             return 'its guest agent does not answer'
         return None
+
+    def _is_source_moving(self) -> bool:
+        source = self._attempt.deps.instances.find(self._attempt.record.source_id)
+        return source is not None and source.task in rules.MOVING_TASKS
 
 
 def _error_of(status: ReplicationStatus) -> str | None:

@@ -278,7 +278,8 @@ class Instances:
     def find(self, instance_id):
         world = self._world
         if instance_id != REPLICA:
-            return _facts(SOURCE, 'volume-source', 'NONE', is_deleted=world.is_source_deleted)
+            is_deleted = world.is_source_deleted
+            return _facts(SOURCE, 'volume-source', world.source_task, is_deleted=is_deleted)
         row = world.trove.find(instance_id)
         return _facts(
             REPLICA,

@@ -42,6 +42,7 @@ class World:
         self._workers = itertools.count()
         # The cloud.
         self.position, self.password, self.is_source_up = 100, 1, True
+        self.source_task = 'NONE'
         old = cloud.Volume(50, cloud.REPLICA_UUID, 1, {SERVER}, 'in-use', is_lost)
         self.volumes = {'volume-source': cloud.Volume(100), OLD: old}
         self.discarded = set()

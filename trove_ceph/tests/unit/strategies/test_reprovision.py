@@ -256,6 +256,18 @@ class ReprovisionTest(base.BaseTestCase):
         # Its data serve an ejection of the source.
         self.assertEqual(OLD, self.world.running)
 
+    def test_waits_for_a_source_that_gets_another_server(self):
+        self.reach(ReplicaState.CATCHING_UP)
+        world = self.world
+        world.is_source_up, world.source_task = False, 'MIGRATING'
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now += rules.SOURCE_TIMEOUT
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIs(ReplicaState.CATCHING_UP, world.record().state)
+        world.is_source_up, world.source_task = True, 'NONE'
+        world.finish()
+        world.check_completed()
+
     def test_gets_its_old_volume_back_if_the_exchange_takes_too_long(self):
         self.world.attach_looks = 10**6
         self.assertRaises(exceptions.InProgressError, self.world.attempt().run)

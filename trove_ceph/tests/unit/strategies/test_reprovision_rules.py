@@ -57,6 +57,7 @@ class WhyNotTest(base.BaseTestCase):
         for expected, values in (
             ('is deleted', {'is_deleted': True}),
             ('is deleted', {'task': 'DELETING'}),
+            ('is getting another server', {'task': 'MIGRATING', 'service_status': 'BUILDING'}),
             ('still being created', {'service_status': 'BUILDING'}),
             ('still being created', {'volume_id': None}),
         ):

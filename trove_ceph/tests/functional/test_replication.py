@@ -243,6 +243,59 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         received = self.replica.status()['gtid_received']
         self.assertEqual(((1,),), self.source.query(subset, executed, received))
 
+    def _move(self, app, is_replica, **semi_sync_options):
+        """Start a server that was killed as on a new machine, where only its volume is left."""
+        app.configuration_manager = replication_servers.Configuration()
+        if is_replica:
+            read_only.configure_replica(app)
+        if semi_sync_options:
+            semi_sync.configure(app, **semi_sync_options)
+        app.start()
+        self.strategy.follow_under_own_identity(app)
+
+    def test_servers_that_are_moved_replicate_again(self):
+        self._clone()
+        uuids = [app.value('@@server_uuid') for app in (self.source, self.replica)]
+        with replication_servers.Writer(self.source) as writer:
+            writer.wait_for_rows(20)
+            self.source.server.kill()
+        self._move(self.source, is_replica=False)
+        self.replica.wait_for_status(io_state='ON', sql_state='ON')
+        with self._load(self.source):
+            self.replica.server.kill()
+            self._move(self.replica, is_replica=True)
+            self._refused(self.replica, 'CREATE DATABASE errant')
+            self.assertEqual('OFF', self.replica.value('@@event_scheduler'))
+        self.replica.wait_for_status(io_state='ON', sql_state='ON')
+        # Their host has failed.
+        for app in (self.source, self.replica):
+            app.server.kill()
+        self._move(self.replica, is_replica=True)
+        self.replica.wait_for_status(io_state='CONNECTING', sql_state='ON')
+        self._move(self.source, is_replica=False)
+        self.replica.wait_for_status(io_state='ON', sql_state='ON')
+        with self._load(self.source):
+            pass
+        self._check_equal(self.source, self.replica)
+        self.assertEqual(uuids, [app.value('@@server_uuid') for app in (self.source, self.replica)])
+
+    def test_moved_source_waits_for_its_replica_from_its_start_on(self):
+        self._clone()
+        self._stop_events()
+        self._switch_on(LONG_MS)
+        for app in (self.source, self.replica):
+            app.server.kill()
+        self._move(self.source, False, as_source=True, as_replica=False, timeout_ms=SHORT_MS)
+        self.assertEqual('ON', self._counter('status'))
+        self._insert('not received')
+        self.assertEqual(((0, 1), 'OFF'), (self._commits(), self._counter('status')))
+        self._move(self.replica, True, as_source=False, as_replica=True, timeout_ms=SHORT_MS)
+        self._wait_for_acknowledgement()
+        semi_sync.switch(self.source, True, False, LONG_MS)
+        self._insert('received')
+        self.assertEqual((1, 1), self._commits())
+        self.catch_up(self.source, self.replica)
+
     def test_commit_waits_no_longer_than_the_timeout(self):
         self._clone()
         self._stop_events()

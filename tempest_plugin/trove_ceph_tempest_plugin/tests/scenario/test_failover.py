@@ -16,6 +16,7 @@ from tempest.lib import decorators, exceptions
 from trove_ceph import exceptions as trove_ceph_exceptions
 from trove_ceph_tempest_plugin import failovers, guests, hypervisors, leaks, ledger
 from trove_ceph_tempest_plugin.tests import base
+from trove_ceph_tempest_plugin.tests.scenario import replication
 
 CONF = config.CONF
 #: Commits before the failure, and after the failover.
@@ -50,14 +51,16 @@ class FailoverTestCase(base.DatabaseTest):
         pool = guests.pool(options.guests_command) if options.guests_command else None
         self.leaks = leaks.Leaks(self.os_admin, self.admin_client, self.instance_id, pool)
 
-    def _server(self):
-        """Return the server of the instance and its host."""
-        instance = self.admin_client.get_resource('instances', self.instance_id)['instance']
+    def _server(self, instance_id=None):
+        """Return the server of an instance and its host; None: of the instance of the class."""
+        instance_id = instance_id or self.instance_id
+        instance = self.admin_client.get_resource('instances', instance_id)['instance']
         server = self.os_admin.servers_client.show_server(instance['server_id'])['server']
         return server['id'], server['OS-EXT-SRV-ATTR:host']
 
-    def _addresses(self):
-        instance = self.client.get_resource('instances', self.instance_id)['instance']
+    def _addresses(self, instance_id=None):
+        instance_id = instance_id or self.instance_id
+        instance = self.client.get_resource('instances', instance_id)['instance']
         return sorted((one['type'], one['address']) for one in instance['addresses'])
 
     def survive(self, fail, *, recover_during=None, recover_after=None):
@@ -130,6 +133,67 @@ class FailoverScenario(FailoverTestCase):
     def test_stopped_server_runs_again(self):
         """It runs again while the failover fences it and deletes it."""
         self.survive(lambda: self._signal('STOP'), recover_during=lambda: self._signal('CONT'))
+
+
+class ReplicatedFailoverScenario(FailoverTestCase, replication.ReplicationTestCase):
+    """The hypervisor process of a source or of its replica fails under load.
+
+    Each keeps its role and its data, and the replica gets no fresh clone.
+    """
+
+    def setUp(self):
+        super().setUp()
+        (self.replica_id,) = self.create_replicas()
+        self.reprovisioned_at = self.replicas.show(self.replica_id)['reprovisioned_at']
+
+    def assert_follows(self):
+        self.assertEqual(self.instance_id, self.source_of(self.replica_id))
+        self.assert_equal(self.replica_id)
+        shown = self.replicas.show(self.replica_id)
+        self.assertEqual(self.reprovisioned_at, shown['reprovisioned_at'])
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a065')
+    def test_killed_source(self):
+        self.survive(lambda: self.hypervisors.signal('KILL', self.server_id, self.host))
+        self.assert_follows()
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a066')
+    def test_killed_replica(self):
+        """The source serves as if nothing had happened."""
+        options = CONF.trove_ceph
+        server_id, host = self._server(self.replica_id)
+        addresses = self._addresses(self.replica_id)
+        mixed = self.prepare_load('mixed-70-30')
+        with futures.ThreadPoolExecutor() as executor, self.start_ledger() as entries:
+            running = executor.submit(mixed.run, options.sysbench_threads, options.sysbench_seconds)
+            entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            self.hypervisors.signal('KILL', server_id, host)
+            failover_id = self.failovers.create(self.replica_id, self.id())
+            self.failovers.wait_until_completed(failover_id)
+            entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            self.record('load', running.result())
+        self.record('client', entries.figures())
+        self.wait_for_instance_status(self.replica_id, expected_op_status=['HEALTHY'])
+        self.assertNotEqual(server_id, self._server(self.replica_id)[0])
+        self.assertEqual(addresses, self._addresses(self.replica_id))
+        self.assertEqual([], entries.faults(self.database_of(self.replica_id)))
+        self.assert_follows()
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a067')
+    def test_killed_source_and_replica(self):
+        """Both fail over at the same time, each by itself."""
+        failed = [self._server(one) for one in (self.instance_id, self.replica_id)]
+        requested = []
+
+        def fail():
+            for server_id, host in failed:
+                self.hypervisors.signal('KILL', server_id, host)
+            requested.append(self.failovers.create(self.replica_id, self.id()))
+
+        self.survive(fail)
+        self.failovers.wait_until_completed(requested[0])
+        self.wait_for_instance_status(self.replica_id, expected_op_status=['HEALTHY'])
+        self.assert_follows()
 
 
 class RepeatedFailoverScenario(FailoverTestCase):
@@ -234,6 +298,10 @@ class TestFailover(FailoverScenario):
     """Failures of a server."""
 
 
+class TestReplicatedFailover(ReplicatedFailoverScenario):
+    """Failures of the servers of a source and of its replica."""
+
+
 class TestRepeatedFailover(RepeatedFailoverScenario):
     """Failures of a server, one after the other, and of services."""
 
@@ -247,5 +315,8 @@ class TestFrozenHost(FrozenHostScenario):
 
 
 def load_tests(loader, tests, pattern):
-    suites = (TestFailover, TestRepeatedFailover, TestKilledHost, TestFrozenHost)
+    suites = (
+        *(TestFailover, TestReplicatedFailover, TestRepeatedFailover),
+        *(TestKilledHost, TestFrozenHost),
+    )
     return unittest.TestSuite(base.on_volume_types(loader, None, suite) for suite in suites)

@@ -136,7 +136,7 @@ class DiscoveryTest(base.BaseTestCase):
 
     def test_failover_scenarios_have_databases_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_failover')
-        kinds = ('Failover', 'RepeatedFailover', 'KilledHost', 'FrozenHost')
+        kinds = ('Failover', 'ReplicatedFailover', 'RepeatedFailover', 'KilledHost', 'FrozenHost')
         self.assertEqual({f'Test{kind}_nvme' for kind in kinds}, set(found))
 
     def test_failover_scenarios_are_skipped_where_nothing_can_fail(self):
@@ -144,7 +144,7 @@ class DiscoveryTest(base.BaseTestCase):
             _RUN, {'volume_types': 'nvme'}, 'test_failover'
         ).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))
-        self.assertEqual(4, reasons[0].count('[trove_ceph] server_command is not set'))
+        self.assertEqual(5, reasons[0].count('[trove_ceph] server_command is not set'))
 
     def test_replica_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_replicas')

@@ -6,7 +6,7 @@ worker of an instance died, so that the operation will never end.
 """
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 
@@ -60,6 +60,13 @@ class InstanceOperationStore:
         with self._transactions.reading() as session:
             row = session.get(tables.InstanceOperationRow, instance_id)
             return None if row is None or row.claim_role is None else Role(row.claim_role)
+
+    def find_roles(self, instance_ids: Collection[str]) -> Mapping[str, Role]:
+        """Return the operations on instances, as :meth:`find_role`, by the ids of the instances."""
+        row = tables.InstanceOperationRow
+        query = sa.select(row).where(row.instance_id.in_(instance_ids), row.claim_role.is_not(None))
+        with self._transactions.reading() as session:
+            return {found.instance_id: Role(found.claim_role) for found in session.scalars(query)}
 
     @retry_on_deadlock
     def set_role(self, claim: Claim, role: Role) -> None:

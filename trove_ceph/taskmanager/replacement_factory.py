@@ -7,6 +7,7 @@ from oslo_config import cfg
 from trove.common import clients_admin
 
 from trove_ceph.db import replacements as replacement_store
+from trove_ceph.db import replicas, replication_policies
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.backup import queue_worker
 from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
@@ -23,6 +24,7 @@ from trove_ceph.trove_adapter import (
     replaced_instance,
     replacement_ports,
     replacement_servers,
+    start_replication,
 )
 
 
@@ -61,6 +63,11 @@ def make_dependencies(
             conf,
             lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
             lambda flavor_id: nova.flavors.get(flavor_id).to_dict(),
+            start_replication.ReplicationOfStarts(
+                replicas.ReplicaStore(),
+                replication_policies.ReplicationPolicyStore(),
+                conf.trove_ceph_replication.semi_sync_timeout_ms,
+            ).find,
         ),
         patience_sec=conf.trove_ceph_replacement.patience_sec,
     )

@@ -89,6 +89,8 @@ class GuestAPI(api.API):
         config_contents: str,
         config_overrides: Mapping[str, Any],
         server_id: str | None = None,
+        is_replica: bool = False,
+        semi_sync: Mapping[str, Any] | None = None,
     ) -> StartProgress:
         """Have the agent of a new server start MySQL on the moved volume; do not wait for it.
 
@@ -99,9 +101,14 @@ class GuestAPI(api.API):
         :param config_overrides: the options of the configuration group
         :param server_id: of the server whose agent is meant: that of another server of the same
             instance refuses, and its answer does not count; None: the instance has only one
+        :param is_replica: the server refuses writes from the first moment on
+        :param semi_sync: the arguments of :meth:`set_semi_sync`, for its start; None: it is off
         """
-        # Agents of earlier releases, which do not know it, can start the only server.
-        meant = {} if server_id is None else {'server_id': server_id}
+        # Agents of earlier releases, which do not know them, can start the only server, and one
+        # that does not replicate. They refuse a replica, which would accept writes.
+        meant: dict[str, Any] = {} if server_id is None else {'server_id': server_id}
+        if is_replica or semi_sync is not None:
+            meant |= {'is_replica': is_replica, 'semi_sync_options': semi_sync}
         return self._request_start(
             'start_moved_server',
             server_id,

@@ -8,7 +8,12 @@ from oslo_config import cfg
 
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.replacement.dependencies import StartProgress
-from trove_ceph.trove_adapter import agent_queues, guest_rpcapi, start_settings
+from trove_ceph.trove_adapter import (
+    agent_queues,
+    guest_rpcapi,
+    start_replication,
+    start_settings,
+)
 
 
 class ReplacedAgents:
@@ -17,6 +22,7 @@ class ReplacedAgents:
     :param conf: Trove's, whose bus the agents use
     :param guest: returns the agent of an instance
     :param find_flavor: returns the facts of a flavor by its id
+    :param find_replication: see :meth:`.ReplicationOfStarts.find`
     """
 
     def __init__(
@@ -24,10 +30,12 @@ class ReplacedAgents:
         conf: cfg.ConfigOpts,
         guest: Callable[[str], guest_rpcapi.GuestAPI],
         find_flavor: Callable[[str], Any],
+        find_replication: Callable[[str], start_replication.StartReplication],
     ):
         self._conf = conf
         self._guest = guest
         self._find_flavor = find_flavor
+        self._find_replication = find_replication
 
     def forget_old(self, instance_id: str) -> None:
         """Delete the queues of an instance's agent, with the requests for the old server's one."""
@@ -55,7 +63,10 @@ class ReplacedAgents:
         # An instance is shown its new server only when that has an id.
         assert record.new_server_id is not None
         settings = start_settings.load(str(record), record.instance_id, self._find_flavor)
+        replication = self._find_replication(record.instance_id)
         return self._guest(record.instance_id).start_moved_server(
             *(record.replacement_id, settings.version, settings.contents, settings.overrides),
             server_id=record.new_server_id,
+            is_replica=replication.is_replica,
+            semi_sync=replication.semi_sync,
         )

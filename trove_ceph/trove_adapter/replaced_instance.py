@@ -6,7 +6,7 @@ Trove's API writes at the same time, such as the task DELETING.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import keystoneauth1.exceptions
@@ -22,7 +22,9 @@ from trove.instance.tasks import InstanceTasks
 from trove.taskmanager import models
 
 from trove_ceph import exceptions
+from trove_ceph.db import instance_operations
 from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
@@ -40,6 +42,12 @@ _STATUSES = sa.table(
     'service_statuses',
     *map(sa.column, ('instance_id', 'status_id', 'status_description', 'updated_at')),
 )
+#: Operations on an instance that may change which server accepts writes.
+_SOURCE_CHANGES = {
+    Role.PROMOTE_REPLICA: 'is being promoted',
+    Role.EJECT_SOURCE: 'is being ejected',
+    Role.DETACH_REPLICA: 'is being detached',
+}
 #: The conductor's times of the last message of each agent, by the clocks of their guests.
 _LAST_SEEN = sa.table('conductor_lastseen', *map(sa.column, ('instance_id', 'method_name')))
 
@@ -175,8 +183,8 @@ def load(instance_id: str) -> Any:
 
 def _facts(row: Any) -> InstanceFacts:
     version = trove_db.version_of(row.datastore_version_id)
-    status = next(iter(instance_models.InstanceServiceStatus.find_all(instance_id=row.id)), None)
-    replicas = instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False)
+    status, source_status = _find_status(row.id), _find_status(row.slave_of_id)
+    replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
     return InstanceFacts(
         instance_id=row.id,
         project_id=row.tenant_id,
@@ -190,11 +198,47 @@ def _facts(row: Any) -> InstanceFacts:
         agent_seen_at=None if status is None else status.updated_at,
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,
-        is_replicating=row.slave_of_id is not None or any(True for _ in replicas),
         source_id=row.slave_of_id,
+        source_status=None if source_status is None else _name_of(source_status.status),
+        source_seen_at=None if source_status is None else source_status.updated_at,
+        source_change=_find_source_change(row, replicas),
+        is_being_cloned=any(
+            one.task_status == InstanceTasks.BUILDING and one.volume_id is None for one in replicas
+        ),
         is_in_cluster=row.cluster_id is not None,
         is_being_backed_up=backup_models.Backup.running(row.id) is not None,
     )
+
+
+def _find_status(instance_id: str | None) -> Any:
+    if instance_id is None:
+        return None
+    found = instance_models.InstanceServiceStatus.find_all(instance_id=instance_id)
+    return next(iter(found), None)
+
+
+def _find_source_change(row: Any, replicas: Collection[Any]) -> str | None:
+    """Return what :attr:`.InstanceFacts.source_change` says.
+
+    Trove's task of the instance excludes the same operations, unless something has reset it. The
+    row of a source alone, with the role CHANGE_SOURCE, hinders nothing: either a replica is being
+    detached, which concerns that one, or a promotion has ended, and the source accepts writes again
+    as soon as it answers.
+    """
+    source_id, replica_ids = row.slave_of_id, [one.id for one in replicas]
+    if source_id is None and not replica_ids:
+        return None
+    roles: Mapping[str, Role] = instance_operations.InstanceOperationStore().find_roles(
+        [row.id, *filter(None, [source_id]), *replica_ids]
+    )
+    own = roles.get(row.id)
+    if own is not None and own in _SOURCE_CHANGES:
+        return _SOURCE_CHANGES[own]
+    if roles.get(source_id) is Role.EJECT_SOURCE:
+        return f'its source {source_id} is being ejected'
+    # The replica may accept writes already, so that this instance must not.
+    promoted = [one for one in replica_ids if roles.get(one) is Role.PROMOTE_REPLICA]
+    return f'its replica {promoted[0]} is being promoted' if promoted else None
 
 
 def _name_of(status: ServiceStatus) -> str:

@@ -41,9 +41,9 @@ class MoveHost(base.Lister):
     the databases.
 
     A database that is busy is refused, and the next one is moved: one with a task or a backup that
-    is under way, with replicas, or in a cluster. If a failover fails or takes too long, the others
-    stay. The command can be interrupted and repeated: the failover that is under way goes on, and
-    a repetition moves what is left.
+    is under way, in a cluster, or a replica whose source does not serve. If a failover fails or
+    takes too long, the others stay. The command can be interrupted and repeated: the failover that
+    is under way goes on, and a repetition moves what is left.
     """
 
     examples = _EXAMPLES

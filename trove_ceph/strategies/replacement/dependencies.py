@@ -24,8 +24,12 @@ class InstanceFacts:
     :param service_status: such as HEALTHY
     :param agent_seen_at: when the guest agent last reported, by the clock of the database
     :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph
-    :param is_replicating: it is a replica or has replicas
     :param source_id: of the instance whose replica it is; None: it is no replica
+    :param source_status: the service status of that instance
+    :param source_seen_at: when the guest agent of that instance last reported
+    :param source_change: what makes a replica the source, or an instance of its own, as far as it
+        concerns this instance, such as ``is being promoted``; None: nothing does
+    :param is_being_cloned: the volume of a new replica is being cloned from it
     :param is_in_cluster: it belongs to a cluster of the datastore
     :param is_being_backed_up: a backup of it has not ended
     """
@@ -42,8 +46,11 @@ class InstanceFacts:
     agent_seen_at: datetime.datetime | None = None
     is_deleted: bool = False
     has_our_guest_agent: bool = True
-    is_replicating: bool = False
     source_id: str | None = None
+    source_status: str | None = None
+    source_seen_at: datetime.datetime | None = None
+    source_change: str | None = None
+    is_being_cloned: bool = False
     is_in_cluster: bool = False
     is_being_backed_up: bool = False
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The old server of an instance: note what it has, cut it off, and delete it."""
 
+import datetime
+
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
@@ -8,6 +10,7 @@ from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.attempt import Attempt
+from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 LOG = logging.getLogger(__name__)
 
@@ -28,11 +31,14 @@ class OldServer:
         """Check that the server can be replaced.
 
         :raises ReplacementRefusedError: it cannot
+        :raises InProgressError: Trove shows another task, which is about to end
         """
         record, deps = self._attempt.record, self._attempt.deps
-        facts = self._attempt.find_instance()
+        facts, now = self._attempt.find_instance(), deps.store.now()
+        if facts.task in rules.OVERWRITING_TASKS:
+            self._wait_for_own_task(facts, now)
         is_forced = record.is_forced or record.kind.is_planned
-        reason = rules.why_not(facts, is_forced, deps.store.now(), _OWN_TASKS[record.kind])
+        reason = rules.why_not(facts, is_forced, now, _OWN_TASKS[record.kind])
         if reason is not None:
             raise exceptions.ReplacementRefusedError(reason)
         if (facts.server_id, facts.volume_id) != (record.old_server_id, record.volume_id):
@@ -42,6 +48,13 @@ class OldServer:
             )
         assert record.volume_id is not None
         deps.volumes.check(record.volume_id)
+
+    def _wait_for_own_task(self, facts: InstanceFacts, now: datetime.datetime) -> None:
+        if now - self._attempt.record.created_at < rules.OVERWRITTEN_TIMEOUT:
+            raise exceptions.InProgressError(
+                f'{self._attempt.record}: has the task {facts.task}',
+                'waits until an operation on its source or replicas is refused',
+            )
 
     def note_facts(self) -> None:
         """Note what the new server needs, before the old one is given up.

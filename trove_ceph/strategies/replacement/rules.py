@@ -8,6 +8,13 @@ from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The tasks of an instance with which a failover can begin.
 IDLE_TASKS = ('NONE', 'RESTART_REQUIRED')
+#: The tasks that Trove's API sets over that of a replacement: for all instances of a source, of
+#: which it checks one only, or in the moment in which the replacement is requested. The taskmanager
+#: then finds the record of the replacement, refuses the operation for this instance, and gives the
+#: task of the replacement back.
+OVERWRITING_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING')
+#: It may wait for the claim on the source before.
+OVERWRITTEN_TIMEOUT = datetime.timedelta(minutes=5)
 #: A guest agent reports every minute or more often.
 SEEN_SEC = 60
 #: Before anything was changed, a replacement fails after this many attempts.
@@ -50,23 +57,47 @@ def why_not(
         return f'{instance}: is still being created, with the service status {facts.service_status}'
     if facts.is_in_cluster:
         return f'{instance}: belongs to a cluster; replace the member by the cluster instead'
-    if facts.is_replicating:
-        return f'{instance}: has replicas or is one; promote or detach the replica instead'
+    if facts.source_change is not None:
+        return f'{instance}: {facts.source_change}; repeat the request when that has ended'
     if facts.is_being_backed_up:
         return f'{instance}: is being backed up; repeat the request when the backup has ended'
-    if not is_forced and is_healthy(facts, now):
+    if is_healthy(facts, now):
+        return _why_not_healthy(facts, is_forced, now)
+    return None
+
+
+def _why_not_healthy(facts: InstanceFacts, is_forced: bool, now: datetime.datetime) -> str | None:
+    """Return why the server of an instance that serves cannot be replaced; None: it can."""
+    instance = f'instance {facts.instance_id}'
+    if not is_forced:
         return (
             f'{instance}: is healthy, and its guest agent has reported less than {SEEN_SEC} s '
             'ago; force the failover to replace its server nevertheless'
+        )
+    if facts.is_being_cloned:
+        return (
+            f'{instance}: is being cloned for a new replica, which would fail; repeat the request '
+            'in a minute'
+        )
+    if facts.source_id is not None and not _serves(facts.source_status, facts.source_seen_at, now):
+        # MySQL discards the relay log when it starts, and fetches it from the source again.
+        return (
+            f'{instance}: its source {facts.source_id} does not serve, and it may have received '
+            'what it has not executed, which a restart would discard; repeat the request when the '
+            'source is HEALTHY, or eject the source'
         )
     return None
 
 
 def is_healthy(facts: InstanceFacts, now: datetime.datetime) -> bool:
     """Return whether an instance serves, as its guest agent has reported lately."""
-    if facts.service_status not in _HEALTHY or facts.agent_seen_at is None:
+    return _serves(facts.service_status, facts.agent_seen_at, now)
+
+
+def _serves(status: str | None, seen_at: datetime.datetime | None, now: datetime.datetime) -> bool:
+    if status not in _HEALTHY or seen_at is None:
         return False
-    return abs(now - facts.agent_seen_at) <= datetime.timedelta(seconds=SEEN_SEC)
+    return abs(now - seen_at) <= datetime.timedelta(seconds=SEEN_SEC)
 
 
 def retry_sec(error: BaseException, attempts: int) -> float:

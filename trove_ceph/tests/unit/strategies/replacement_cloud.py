@@ -392,6 +392,10 @@ class Instances:
             agent_seen_at=world.agent_seen_at,
             is_deleted=bool(row.deleted),
             is_being_backed_up=world.is_being_backed_up,
+            source_id=world.source_id,
+            source_status='HEALTHY' if world.source_serves else 'SHUTDOWN',
+            source_seen_at=world.now,
+            source_change=world.source_change,
         )
 
     def bind_request(self, record):

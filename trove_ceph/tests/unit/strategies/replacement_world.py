@@ -18,6 +18,13 @@ from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD, VO
 from trove_ceph.tests.unit.strategies.world import Strike
 
 _REPLACEMENT = 'replacement'
+PROMOTING = 8
+_PROMOTION_SEC = 20
+_OWN_TASKS = {
+    ReplacementKind.FAILOVER: replacement_helpers.MIGRATING,
+    ReplacementKind.RESIZE: replacement_helpers.RESIZING,
+    ReplacementKind.REBUILD: replacement_helpers.BUILDING,
+}
 _MOST_ATTEMPTS = 100
 
 
@@ -30,6 +37,7 @@ class World:
     :param is_running: whether MySQL runs on the old server
     :param cause: of a failover
     :param is_healthy: whether the guest agent reports that MySQL serves
+    :param source_id: of the instance that it follows; None: it is no replica
     :param has_database: use the real store, not the one in memory
     """
 
@@ -40,6 +48,7 @@ class World:
         replacement_helpers.RESIZING: 'RESIZING',
         replacement_helpers.BUILDING: 'BUILDING',
         DELETING: 'DELETING',
+        PROMOTING: 'PROMOTING',
     }
 
     def __init__(
@@ -51,6 +60,7 @@ class World:
         has_database=False,
         cause=None,
         is_healthy=False,
+        source_id=None,
     ):
         self.now = datetime.datetime(2026, 1, 1)
         self._began = self.now
@@ -76,6 +86,8 @@ class World:
         # Trove's table.
         self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
         self.agent_seen_at, self.is_being_backed_up = None, False
+        self.source_id, self.source_serves, self.source_change = source_id, True, None
+        self._promotion_ends_at = None
         if is_healthy:
             self.service_status, self.agent_seen_at = 'HEALTHY', self.now
         #: Whether a MySQL that served was cut off from its volume, and must recover.
@@ -102,11 +114,8 @@ class World:
 
     def _request(self, kind, cause):
         is_resize = kind is ReplacementKind.RESIZE
-        task = {
-            ReplacementKind.FAILOVER: replacement_helpers.NONE,
-            ReplacementKind.RESIZE: replacement_helpers.RESIZING,
-            ReplacementKind.REBUILD: replacement_helpers.BUILDING,
-        }[kind]
+        is_failover = kind is ReplacementKind.FAILOVER
+        task = replacement_helpers.NONE if is_failover else _OWN_TASKS[kind]
         self.trove.add(INSTANCE, task)
         record = replacement_helpers.record(
             _REPLACEMENT,
@@ -191,6 +200,20 @@ class World:
 
     def pass_time(self, seconds):
         self.now += datetime.timedelta(seconds=seconds)
+        if self._promotion_ends_at is not None and self.now >= self._promotion_ends_at:
+            self._promotion_ends_at = None
+            record = self.record()
+            own = _OWN_TASKS[record.kind] if record.state.is_open else replacement_helpers.NONE
+            self.trove.set(INSTANCE, task_id=own)
+
+    def request_promotion(self):
+        """Set the task as Trove's API does for all replicas of a source.
+
+        Some seconds later the promotion is refused, because of the record of the replacement, and
+        ends its task.
+        """
+        self.trove.set(INSTANCE, task_id=PROMOTING)
+        self._promotion_ends_at = self.now + datetime.timedelta(seconds=_PROMOTION_SEC)
 
     def clock(self):
         return (self.now - self._began).total_seconds()

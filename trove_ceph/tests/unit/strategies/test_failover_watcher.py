@@ -162,7 +162,7 @@ class WatcherTest(base.BaseTestCase):
         for changes, words in (
             ({'task': 'RESIZING'}, 'has the task RESIZING'),
             ({'is_being_backed_up': True}, 'being backed up'),
-            ({'is_replicating': True}, 'replica'),
+            ({'source_change': 'is being promoted'}, 'being promoted'),
             ({'service_status': 'BUILDING'}, 'being created'),
             ({'server_id': 'another'}, 'just been replaced'),
         ):

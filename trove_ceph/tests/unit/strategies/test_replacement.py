@@ -65,6 +65,17 @@ class MoveTest(ReplacementTestCase):
         world.check_completed()
         self.assertEqual((True, None, 0), (world.is_crashed, error, record.attempts))
 
+    def test_a_replica_whose_source_does_not_serve(self):
+        """MySQL would discard its relay log, which may have what the source has lost."""
+        world = self.make_world(
+            guest_hosts=OTHER_HOST,
+            cause=FailoverCause.MAINTENANCE,
+            is_healthy=True,
+            source_id='a-source',
+        )
+        world.source_serves = False
+        self.assertIn('its source a-source does not serve', self.finish_failed())
+
     def test_mysql_is_started_again_if_the_move_is_refused(self):
         """Another attempt finds what has changed since the stop."""
         world = self.make_move()
@@ -243,6 +254,28 @@ class RefusalTest(ReplacementTestCase):
     def test_task_that_an_operator_has_reset(self):
         self.make_world().trove.set(INSTANCE, task_id=replacement_helpers.NONE)
         self.assertIn('has the task NONE', self.finish_failed())
+
+    def test_source_that_is_being_changed(self):
+        self.make_world().source_change = 'its replica r is being promoted'
+        self.assertIn('its replica r is being promoted', self.finish_failed())
+
+    def test_source_that_is_changed_after_the_fence(self):
+        """The change finds the record of the replacement, and is refused."""
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        for step in world.attempt().steps()[:5]:
+            step.do()
+        self.assertIs(ReplacementState.FENCING, world.record().state)
+        world.source_change = 'is being ejected'
+        world.finish()
+        world.check_completed()
+
+    def test_promotion_that_does_not_end(self):
+        self.make_world().trove.set(INSTANCE, task_id=replacement_world.PROMOTING)
+        record, _error = self.world.finish()
+        self.assertIn('has the task PROMOTING', record.error)
+        self.assertEqual(0, record.attempts)
+        self.assertGreaterEqual(record.ended_at - record.created_at, rules.OVERWRITTEN_TIMEOUT)
+        self.world.check_serves(OLD)
 
     def test_attempts_before_the_fence_are_limited(self):
         for kind in ReplacementKind:

@@ -29,6 +29,7 @@ def make_worlds():
         'move of a database that serves': functools.partial(
             world, guest_hosts=HOSTS, cause=FailoverCause.MAINTENANCE, is_healthy=True
         ),
+        'failover of a replica': functools.partial(world, guest_hosts=HOSTS, source_id='a-source'),
         'resize': functools.partial(world, ReplacementKind.RESIZE, guest_hosts=HOSTS),
     }
 
@@ -214,6 +215,18 @@ class DeletionTest(AtEachRequestCase):
             self.assertIs(ReplacementState.CANCELED, record.state)
             world.delete_instance()
             world.check_deleted()
+
+
+class PromotionTest(AtEachRequestCase):
+    """A promotion of another replica of the same source is requested at any moment."""
+
+    def test_requested_at_each_request(self):
+        self.at_each_request(lambda world: world.request_promotion(), self.check)
+
+    def check(self, world, strike):
+        world.finish(strike)
+        world.pass_time(60)
+        world.check_completed()
 
 
 class ServiceDownTest(base.BaseTestCase):

@@ -80,11 +80,20 @@ class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
 class MoveOfServingDatabaseTest(ReplacementInterruptions, base.BaseTestCase):
     """For the maintenance of a host: MySQL stops before the fence."""
 
+    source_id: str | None = None
+
     def make_world(self):
         return replacement_world.World(
-            guest_hosts=OTHER_HOST * 3, cause=FailoverCause.MAINTENANCE, is_healthy=True
+            guest_hosts=OTHER_HOST * 3,
+            cause=FailoverCause.MAINTENANCE,
+            is_healthy=True,
+            source_id=self.source_id,
         )
 
     def check_done(self, world):
         super().check_done(world)
         self.assertFalse(world.is_crashed)
+
+
+class MoveOfServingReplicaTest(MoveOfServingDatabaseTest):
+    source_id = 'a-source'

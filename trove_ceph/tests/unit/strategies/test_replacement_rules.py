@@ -52,7 +52,7 @@ class WhyNotTest(base.BaseTestCase):
             ('no server', {'server_id': None}),
             ('still being created', {'service_status': 'BUILDING'}),
             ('cluster', {'is_in_cluster': True}),
-            ('replica', {'is_replicating': True}),
+            ('is being promoted', {'source_id': 's', 'source_change': 'is being promoted'}),
             ('being backed up', {'is_being_backed_up': True}),
         ):
             reason = self.why_not(is_forced=True, **values)
@@ -63,6 +63,31 @@ class WhyNotTest(base.BaseTestCase):
         healthy = {'service_status': 'HEALTHY', 'agent_seen_at': NOW - rules.SEEN_SEC * SECOND}
         self.assertIn('is healthy', self.why_not(**healthy))
         self.assertIsNone(self.why_not(is_forced=True, **healthy))
+
+    def test_sources_and_replicas(self):
+        self.assertIsNone(self.why_not(source_id='s'))
+        self.assertIsNone(self.why_not(is_being_cloned=True))
+        # Their source has failed as well, such as with its host.
+        self.assertIsNone(self.why_not(source_id='s', source_status='SHUTDOWN'))
+
+    def test_healthy_source_that_is_being_cloned(self):
+        healthy = {'service_status': 'HEALTHY', 'agent_seen_at': NOW}
+        reason = self.why_not(is_forced=True, is_being_cloned=True, **healthy)
+        self.assertIn('is being cloned for a new replica', reason)
+
+    def test_healthy_replica_whose_source_does_not_serve(self):
+        """A restart of its MySQL would discard what only its relay log has."""
+        replica = {'service_status': 'HEALTHY', 'agent_seen_at': NOW, 'source_id': 's'}
+        serving = {'source_status': 'HEALTHY', 'source_seen_at': NOW}
+        self.assertIsNone(self.why_not(is_forced=True, **replica, **serving))
+        for values in (
+            {'source_status': 'SHUTDOWN'},
+            {'source_status': 'BUILDING'},
+            {'source_seen_at': NOW - (rules.SEEN_SEC + 1) * SECOND},
+            {'source_seen_at': None},
+        ):
+            reason = self.why_not(is_forced=True, **replica, **serving | values)
+            self.assertIn('its source s does not serve', reason)
 
     def test_own_task(self):
         self.assertIsNone(self.why_not(task='MIGRATING', own_task='MIGRATING'))

@@ -83,6 +83,7 @@ class GuestTest(base.BaseTestCase):
         self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {'max_connections': 7})
         self.answer['server_id'] = 'a-server'
         self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {}, 'a-server')
+        self.guest.start_moved_server('r', '9.7.4', '[mysqld]', {}, 'a-server', True, {})
         self.guest.stop_server()
         self.guest.restart_server()
         for method, arguments in self.calls:

@@ -68,6 +68,10 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
         self.assertIsNone(record.image_id)
         self.assertEqual([], self.retired)
 
+    def test_sources_and_replicas(self):
+        self.facts = dataclasses.replace(FACTS, source_id='a-source')
+        self.assertIsNotNone(self.run_request())
+
     def rebuild(self, image_id='image', **values):
         self.trove.set('instance', task_id=replacement_helpers.BUILDING)
         facts = {'task': 'BUILDING', 'agent_seen_at': self.store.now()}
@@ -105,7 +109,7 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
     def test_instance_that_cannot_be_replaced(self):
         self.facts = None
         self.assert_left_to_trove()
-        self.facts = types.SimpleNamespace(**vars(FACTS) | {'is_replicating': True})
+        self.facts = dataclasses.replace(FACTS, source_change='is being promoted')
         self.assert_left_to_trove()
         self.assertEqual([], self.claims)
 

@@ -12,7 +12,7 @@ from trove_ceph import exceptions
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.trove_adapter import test_replaced_instance
-from trove_ceph.trove_adapter import replaced_agents
+from trove_ceph.trove_adapter import replaced_agents, start_replication
 
 CONF = trove_cfg.CONF
 PROGRESS = StartProgress(StartState.STARTING)
@@ -29,7 +29,10 @@ class ReplacedAgentsTest(base.BaseTestCase):
         self.record = test_replaced_instance.record(self.instance.id)
         self.calls = []
         self.ram_mib = 1024
-        self.agents = replaced_agents.ReplacedAgents(CONF, self.guest, self.find_flavor)
+        self.replication = start_replication.StartReplication()
+        self.agents = replaced_agents.ReplacedAgents(
+            CONF, self.guest, self.find_flavor, self.find_replication
+        )
 
     def guest(self, instance_id):
         self.assertEqual(self.instance.id, instance_id)
@@ -39,14 +42,19 @@ class ReplacedAgentsTest(base.BaseTestCase):
         self.assertEqual('1', flavor_id)
         return {'id': flavor_id, 'ram': self.ram_mib, 'vcpus': 1}
 
+    def find_replication(self, instance_id):
+        self.assertEqual(self.instance.id, instance_id)
+        return self.replication
+
     def stop_server(self):
         self.calls.append('stop_server')
 
     def restart_server(self):
         self.calls.append('restart_server')
 
-    def start_moved_server(self, *arguments, server_id):
+    def start_moved_server(self, *arguments, server_id, is_replica, semi_sync):
         self.calls.append((*arguments, server_id))
+        self.roles = is_replica, semi_sync
         return PROGRESS
 
     def start(self):
@@ -65,6 +73,13 @@ class ReplacedAgentsTest(base.BaseTestCase):
         self.assertIn('[mysqld]', contents)
         self.ram_mib = 4096
         self.assertNotEqual(contents, self.start()[2])
+
+    def test_starts_with_the_replication_of_the_instance(self):
+        self.start()
+        self.assertEqual((False, None), self.roles)
+        self.replication = start_replication.StartReplication(True, {'as_replica': True})
+        self.start()
+        self.assertEqual((True, {'as_replica': True}), self.roles)
 
     def test_starts_with_the_configuration_group_of_the_instance(self):
         group = configuration_models.Configuration.create(

@@ -17,12 +17,14 @@ from trove.instance.service_status import ServiceStatuses
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
+from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.replacement_record import (
     ReplacementKind,
     ReplacementRecord,
     ReplacementState,
     RequestedBy,
 )
+from trove_ceph.db.roles import Role
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import replaced_instance
 
@@ -97,8 +99,9 @@ class ReplacedInstanceTest(base.BaseTestCase):
         self.assertEqual(trove_database.datastore_version(), found.version_id)
         self.assertIsNone(found.agent_seen_at.tzinfo)
         self.assertTrue(found.has_our_guest_agent)
-        flags = (found.is_deleted, found.is_replicating, found.is_in_cluster)
+        flags = (found.is_deleted, found.is_being_cloned, found.is_in_cluster)
         self.assertEqual((False,) * 4, (*flags, found.is_being_backed_up))
+        self.assertEqual((None, None), (found.source_id, found.source_change))
         self.assertIsNone(self.instances.find('unknown'))
 
     def test_names_of_service_statuses(self):
@@ -114,19 +117,43 @@ class ReplacedInstanceTest(base.BaseTestCase):
             self.assertEqual(expected, self.instances.find(self.instance.id).service_status)
 
     def test_facts_that_forbid_a_replacement(self):
-        replica = self.add(slave_of_id=self.instance.id)
         backup = trove_database.add_backup(self.instance)
-        for instance in (replica, self.instance):
-            self.assertTrue(self.instances.find(instance.id).is_replicating)
         self.assertTrue(self.instances.find(self.instance.id).is_being_backed_up)
-        replica.update(deleted=True)
         backup.update(state=BackupState.COMPLETED)
-        found = self.instances.find(self.instance.id)
-        self.assertEqual((False, False), (found.is_replicating, found.is_being_backed_up))
+        self.assertFalse(self.instances.find(self.instance.id).is_being_backed_up)
         other = self.add(version_id=trove_database.foreign_version(), cluster_id='cluster')
         found = self.instances.find(other.id)
         self.assertEqual((False, True), (found.has_our_guest_agent, found.is_in_cluster))
-        self.assertTrue(self.instances.find(replica.id).is_deleted)
+        other.update(deleted=True)
+        self.assertTrue(self.instances.find(other.id).is_deleted)
+
+    def test_changes_of_the_source(self):
+        source, replica = self.instance, self.add(slave_of_id=self.instance.id)
+        store = instance_operations.InstanceOperationStore()
+        for role, instance, of_source, of_replica in (
+            (Role.CHANGE_SOURCE, source, None, None),
+            (
+                *(Role.EJECT_SOURCE, source),
+                *('is being ejected', f'its source {source.id} is being ejected'),
+            ),
+            (
+                *(Role.PROMOTE_REPLICA, replica),
+                *(f'its replica {replica.id} is being promoted', 'is being promoted'),
+            ),
+            (Role.DETACH_REPLICA, replica, None, 'is being detached'),
+        ):
+            claim = store.begin(role, instance.id, claims.Claimant('one'))
+            found = [self.instances.find(one.id).source_change for one in (source, replica)]
+            self.assertEqual([of_source, of_replica], found)
+            store.finish(claim)
+
+    def test_source_whose_volume_is_cloned_for_a_new_replica(self):
+        replica = self.add(slave_of_id=self.instance.id, task_status=InstanceTasks.BUILDING)
+        self.assertFalse(self.instances.find(self.instance.id).is_being_cloned)
+        replica.update(volume_id=None)
+        self.assertTrue(self.instances.find(self.instance.id).is_being_cloned)
+        replica.update(task_status=InstanceTasks.BUILDING_ERROR_REPLICA)
+        self.assertFalse(self.instances.find(self.instance.id).is_being_cloned)
 
     def test_shows_the_new_server(self):
         for _again in range(2):
@@ -172,10 +199,13 @@ class ReplacedInstanceTest(base.BaseTestCase):
             self.instance.update(deleted=True, task_status=InstanceTasks.NONE)
 
     def test_knows_the_source_of_a_replica(self):
-        self.assertIsNone(self.instances.find(self.instance.id).source_id)
-        self.instance.update(slave_of_id='source')
-        found = self.instances.find(self.instance.id)
-        self.assertEqual(('source', True), (found.source_id, found.is_replicating))
+        source = self.instances.find(self.instance.id)
+        self.assertEqual((None, None), (source.source_id, source.source_status))
+        replica = self.instances.find(self.add(slave_of_id=self.instance.id).id)
+        self.assertEqual(
+            (self.instance.id, 'HEALTHY', source.agent_seen_at),
+            (replica.source_id, replica.source_status, replica.source_seen_at),
+        )
 
     def test_reports_that_mysql_serves(self):
         self.instances.show_server(self.record)

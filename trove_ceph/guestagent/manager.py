@@ -194,20 +194,11 @@ class Manager(mysql_manager.Manager):
         answer = self._background_start.request(
             replacement_id,
             lambda: self._start_in_background(
-                ds_version,
-                config_contents,
-                config_overrides,
-                configure=lambda: self._configure_replication(is_replica, semi_sync_options),
+                *(ds_version, config_contents, config_overrides),
+                before=lambda: replication.configure(self.app, is_replica, semi_sync_options),
             ),
         )
         return answer | own
-
-    def _configure_replication(self, is_replica, semi_sync_options):
-        """Configure what is on the root disk of a source or a replica, which may be new."""
-        if is_replica:
-            read_only.configure_replica(self.app)
-        if semi_sync_options:
-            semi_sync.configure(self.app, **semi_sync_options)
 
     def start_replica(
         self,
@@ -233,15 +224,13 @@ class Manager(mysql_manager.Manager):
         self._start_in_background(ds_version, contents, overrides, replica_info)
         self.replication.set_request(self.app, request_id)
 
-    def _start_in_background(
-        self, ds_version, contents, overrides, replica_info=None, configure=None
-    ):
+    def _start_in_background(self, ds_version, contents, overrides, replica_info=None, before=None):
         try:
             self._volume().prepare_replacement(
                 CONF.trove_ceph.volume_ready_timeout_sec, CONF.trove_ceph.read_ahead_kib
             )
-            if configure is not None:
-                configure()
+            if before is not None:
+                before()
             self._start_on_volume(ds_version, contents, overrides, replica_info)
         except Exception as error:
             # From now on, the agent reports the status of a server that the tenant repairs.

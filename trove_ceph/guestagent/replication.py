@@ -8,7 +8,7 @@ it; and no server is restarted, neither the source nor a replica that changes it
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pymysql
@@ -20,6 +20,7 @@ from trove_ceph.guestagent import (
     read_only,
     replication_status,
     replication_user,
+    semi_sync,
     server,
     server_config,
 )
@@ -263,6 +264,19 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
                     f'the replica does not follow {status["source_host"]}: '
                     f'{reason or "it gives no reason"}'
                 )
+
+
+def configure(
+    app: server.MySqlServer, is_replica: bool, semi_sync_options: Mapping[str, Any] | None
+) -> None:
+    """Configure what a source or a replica has on its root disk, which may be new; idempotent.
+
+    :param semi_sync_options: the arguments of :func:`.semi_sync.configure`; None: it stays
+    """
+    if is_replica:
+        read_only.configure_replica(app)
+    if semi_sync_options is not None:
+        semi_sync.configure(app, **semi_sync_options)
 
 
 @contextlib.contextmanager

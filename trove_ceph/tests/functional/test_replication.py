@@ -7,7 +7,7 @@ from concurrent import futures
 import pymysql
 
 from trove_ceph import exceptions, waiting
-from trove_ceph.guestagent import persisted_options, read_only, semi_sync
+from trove_ceph.guestagent import persisted_options, read_only, replication, semi_sync
 from trove_ceph.tests.functional import replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
@@ -246,10 +246,7 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
     def _move(self, app, is_replica, **semi_sync_options):
         """Start a server that was killed as on a new machine, where only its volume is left."""
         app.configuration_manager = replication_servers.Configuration()
-        if is_replica:
-            read_only.configure_replica(app)
-        if semi_sync_options:
-            semi_sync.configure(app, **semi_sync_options)
+        replication.configure(app, is_replica, semi_sync_options or None)
         app.start()
         self.strategy.follow_under_own_identity(app)
 

@@ -14,7 +14,8 @@ import pymysql
 from trove_ceph.guestagent import server
 
 PREFIX = 'slave_'
-_ID_DIGITS = 12
+# Trove lists no users if one of them has a name of more than 16 characters.
+_ID_DIGITS = 10
 # MySQL accepts up to 32 characters as password of a replication source.
 _PASSWORD_BYTES = 20
 # A tenant's password policy may require each kind of character.

@@ -110,7 +110,7 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         read_only.become_writable(self.source)
         self.strategy.drop_users(self.source, [REPLICA_ID])
         users = self.source.query("SELECT User FROM mysql.user WHERE User LIKE 'slave%'")
-        self.assertEqual((('slave_0123456789ab',),), users)
+        self.assertEqual((('slave_0123456789',),), users)
         self._check_equal(self.source, self.replica)
 
     def _promote(self, source, candidate, old_source_id):
@@ -130,7 +130,7 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
     def test_detached_replica_is_writable(self):
         self._clone()
         answer = self.strategy.detach_slave(self.replica, False)
-        self.assertEqual({'replication_user': 'slave_0123456789ab'}, answer)
+        self.assertEqual({'replication_user': 'slave_0123456789'}, answer)
         status = self.replica.status()
         self.assertFalse(status['is_replica'] or status['is_read_only'])
         self.assertEqual('ON', self.replica.value('@@event_scheduler'))

@@ -67,7 +67,7 @@ class App:
         """Give the server a source from which it receives."""
         self.channel = {
             'Source_Host': '192.0.2.1',
-            'Source_User': 'slave_0123456789ab',
+            'Source_User': 'slave_0123456789',
             'Source_UUID': 'source-uuid',
             'Replica_IO_Running': 'Yes',
             'Replica_SQL_Running': 'Yes',

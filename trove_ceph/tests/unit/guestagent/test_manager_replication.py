@@ -21,7 +21,7 @@ from trove_ceph.tests.unit.trove_adapter import contract
 CONF = cfg.CONF
 CONTEXT = {
     'master': {'host': '192.0.2.1', 'port': 3306},
-    'replica_conf': {'replication_user': {'name': 'slave_0123456789ab', 'password': 'Secret-1'}},
+    'replica_conf': {'replication_user': {'name': 'slave_0123456789', 'password': 'Secret-1'}},
 }
 CERTIFICATES = {'cert_container': 'the files', 'ssl_mode': 'enforced'}
 DATA = '/var/lib/mysql/data'

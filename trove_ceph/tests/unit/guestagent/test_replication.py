@@ -5,6 +5,7 @@ import fixtures
 import pymysql
 from oslotest import base
 from pymysql.constants import CR, ER
+from trove.common.db.mysql import models as mysql_models
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import read_only, replication, replication_user
@@ -13,7 +14,7 @@ from trove_ceph.tests.unit.guestagent import replication_world
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
 CONTEXT = {
     'master': {'host': '192.0.2.1', 'port': 3306},
-    'replica_conf': {'replication_user': {'name': 'slave_0123456789ab', 'password': 'Secret-1'}},
+    'replica_conf': {'replication_user': {'name': 'slave_0123456789', 'password': 'Secret-1'}},
 }
 IDLE = {'Replica_IO_Running': 'No', 'Replica_SQL_Running': 'No'}
 
@@ -52,7 +53,7 @@ class FollowingTest(ReplicationTestCase):
     def test_follows_by_its_own_position_with_tls(self):
         self.replicate()
         ((statement, arguments),) = self.app.executed('CHANGE REPLICATION SOURCE')
-        self.assertEqual(('192.0.2.1', 3306, 'slave_0123456789ab', 'Secret-1'), arguments)
+        self.assertEqual(('192.0.2.1', 3306, 'slave_0123456789', 'Secret-1'), arguments)
         for option in ('SOURCE_AUTO_POSITION = 1', 'SOURCE_SSL = 1', 'GET_SOURCE_PUBLIC_KEY = 1'):
             self.assertIn(option, statement)
         self.assertNotIn('Secret-1', self.logged.output)
@@ -205,7 +206,7 @@ class SourceTest(ReplicationTestCase):
         for _ in range(2):
             context = self.strategy.get_replica_context(self.app, None, REPLICA_ID)
             user = context['replica_conf']['replication_user']
-            self.assertEqual('slave_0123456789ab', user['name'])
+            self.assertEqual('slave_0123456789', user['name'])
             self.assertRegex(user['password'], r'\A[A-Za-z0-9_-]{28,32}\Z')
             passwords.add(user['password'])
             self.assertNotIn(user['password'], self.logged.output)
@@ -219,6 +220,10 @@ class SourceTest(ReplicationTestCase):
         self.assertEqual(2, len(names))
         self.assertRaises(ValueError, replication_user.name_of, "x' OR 1")
 
+    def test_trove_lists_users_with_such_a_name(self):
+        name = replication_user.name_of(REPLICA_ID)
+        self.assertEqual(name, mysql_models.MySQLUser(name=name).name)
+
     def test_source_that_refuses_writes(self):
         self.app.super_read_only = 1
         self.assertRaises(
@@ -228,14 +233,14 @@ class SourceTest(ReplicationTestCase):
 
     def test_users_of_other_replicas_are_dropped(self):
         others = ['slave_ffffffff', 'slave_ffffffffffffff', 'slave_of_the_tenant']
-        self.app.users = ['slave_0123456789ab', 'slave_ffffffffffff', *others]
+        self.app.users = ['slave_0123456789', 'slave_ffffffffff', *others]
         self.strategy.drop_users(self.app, [REPLICA_ID])
         dropped = [given for _, given in self.app.executed('DROP')]
-        self.assertEqual([('slave_ffffffffffff',)], dropped)
+        self.assertEqual([('slave_ffffffffff',)], dropped)
 
     def test_account_statements_that_wait_for_a_lock(self):
         """They must not be executed after the agent has given up."""
-        self.app.users = ['slave_ffffffffffff']
+        self.app.users = ['slave_ffffffffff']
         for verb, call in (
             ('CREATE', lambda: self.strategy.get_replica_context(self.app, None, REPLICA_ID)),
             ('DROP', lambda: self.strategy.drop_users(self.app, [])),
@@ -255,7 +260,7 @@ class SourceTest(ReplicationTestCase):
             exceptions.UnsafeSettingsError, self.strategy.make_read_only, self.app, False
         )
         answer = self.strategy.detach_slave(self.app, True)
-        self.assertEqual({'replication_user': 'slave_0123456789ab'}, answer)
+        self.assertEqual({'replication_user': 'slave_0123456789'}, answer)
         self.assertIn('slave-replication', self.overrides)
         self.assertEqual([], self.app.executed('SET GLOBAL read_only'))
         self.app.channel, self.app.events = None, 'OFF'

@@ -40,7 +40,7 @@ CONTEXT = {
     'master': {'host': '192.0.2.1', 'port': 3306},
     'replica_conf': {
         'log_position': {},
-        'replication_user': {'name': 'slave_0123456789ab', 'password': 'Secret-1234'},
+        'replication_user': {'name': 'slave_0123456789', 'password': 'Secret-1234'},
     },
 }
 CERTIFICATES = {
@@ -176,7 +176,7 @@ class ReplicationAgentsTest(AgentsTestCase):
             self.assertIn(name, self.refused('replica_context', CONTEXT | changed))
 
     def test_password_that_is_not_valid_is_not_shown(self):
-        user = {'name': 'slave_0123456789ab', 'password': "secret'"}
+        user = {'name': 'slave_0123456789', 'password': "secret'"}
         error = self.refused(
             'replica_context', CONTEXT | {'replica_conf': {'replication_user': user}}
         )

@@ -9,10 +9,18 @@ Trove's tasks of the instances, which exclude most of it as well.
 import itertools
 import uuid
 
+import sqlalchemy as sa
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, instance_operations, replacements, replicas
+from trove_ceph.db import (
+    claims,
+    instance_operations,
+    replacements,
+    replicas,
+    tables,
+    transactions,
+)
 from trove_ceph.db.replacement_record import FailoverCause, RequestedBy
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replacement import requests, rules
@@ -88,7 +96,18 @@ def orders(first, second):
         yield [next(one) if place in places else next(other) for place in range(count)]
 
 
+def remove_operations():
+    """Remove what is open, which another test of the same process would continue."""
+    with transactions.Transactions().writing() as session:
+        for row in (tables.ReplacementRow, tables.InstanceOperationRow):
+            session.execute(sa.delete(row))
+
+
 class ReplacedMembersTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(remove_operations)
+
     def run_orders(self, operation, name):
         """Return what was allowed in each order."""
         count = len(list(orders(operation[0] + (None,), (None, None))))

@@ -143,11 +143,11 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.assertEqual((None, 'image'), self.needs())
 
     def test_image_whose_agent_is_too_old(self):
-        for version in ('1.2', '0.9', '2.0', 'new'):
+        for version in ('1.3', '0.9', '2.0', 'new'):
             self.images.properties = {'trove_ceph_agent': version}
-            self.assert_refused(f'has trove_ceph_agent={version}, expected 1.3')
+            self.assert_refused(f'has trove_ceph_agent={version}, expected 1.4')
         # An image without the property may have any agent.
-        for properties in ({'trove_ceph_agent': '1.3'}, {'trove_ceph_agent': '1.10'}, {}):
+        for properties in ({'trove_ceph_agent': '1.4'}, {'trove_ceph_agent': '1.10'}, {}):
             self.images.properties = properties
             self.assertEqual((None, 'image'), self.needs())
 

@@ -10,6 +10,8 @@ import itertools
 import uuid
 
 import sqlalchemy as sa
+import tenacity
+from oslo_db import exception as db_exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -96,11 +98,34 @@ def orders(first, second):
         yield [next(one) if place in places else next(other) for place in range(count)]
 
 
+# A thread of another test may write to the database of this process, and SQLite does not have every
+# other writer wait for it.
+repeated = tenacity.retry(
+    retry=tenacity.retry_if_exception_type((sa.exc.OperationalError, db_exceptions.DBError)),
+    wait=tenacity.wait_fixed(1),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)
+
+
+@repeated
 def remove_operations():
     """Remove what is open, which another test of the same process would continue."""
     with transactions.Transactions().writing() as session:
         for row in (tables.ReplacementRow, tables.InstanceOperationRow):
             session.execute(sa.delete(row))
+
+
+@repeated
+def run(make_steps):
+    """Run steps on a new group, and return what was allowed.
+
+    :param make_steps: returns the steps for a group
+    """
+    group = Group()
+    for step in make_steps(group):
+        step()
+    return group.allowed
 
 
 class ReplacedMembersTest(base.BaseTestCase):
@@ -113,11 +138,12 @@ class ReplacedMembersTest(base.BaseTestCase):
         count = len(list(orders(operation[0] + (None,), (None, None))))
         found = []
         for number in range(count):
-            group = Group()
-            every = orders(list(group.change(operation)), group.replacement(name))
-            for step in next(itertools.islice(every, number, None)):
-                step()
-            found.append(group.allowed)
+
+            def make_steps(group, number=number):
+                every = orders(list(group.change(operation)), group.replacement(name))
+                return next(itertools.islice(every, number, None))
+
+            found.append(run(make_steps))
         return found
 
     def test_an_instance_is_never_in_two_operations(self):
@@ -135,8 +161,8 @@ class ReplacedMembersTest(base.BaseTestCase):
             self.assertEqual({('change', REPLICA), ('replacement', SOURCE)}, allowed)
 
     def test_source_and_replica_fail_over_at_once(self):
-        group = Group()
-        steps = [*group.replacement(SOURCE), *group.replacement(REPLICA)]
-        for step in (steps[0], steps[2], steps[1], steps[3]):
-            step()
-        self.assertEqual({('replacement', SOURCE), ('replacement', REPLICA)}, group.allowed)
+        def make_steps(group):
+            steps = [*group.replacement(SOURCE), *group.replacement(REPLICA)]
+            return steps[0], steps[2], steps[1], steps[3]
+
+        self.assertEqual({('replacement', SOURCE), ('replacement', REPLICA)}, run(make_steps))

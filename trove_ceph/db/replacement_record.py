@@ -22,6 +22,21 @@ class ReplacementKind(enum.StrEnum):
         """Whether the old server works: MySQL stops before the fence, and a warm guest is ready."""
         return self is not ReplacementKind.FAILOVER
 
+    @property
+    def task(self) -> str:
+        """The name of the task of an instance while its server is replaced.
+
+        Trove's API has set that of a resize and of a rebuild.
+        """
+        return _TASKS[self]
+
+
+_TASKS = {
+    ReplacementKind.FAILOVER: 'MIGRATING',
+    ReplacementKind.RESIZE: 'RESIZING',
+    ReplacementKind.REBUILD: 'BUILDING',
+}
+
 
 class RequestedBy(enum.StrEnum):
     """Who requested a replacement."""

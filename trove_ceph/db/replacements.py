@@ -27,12 +27,6 @@ from trove_ceph.db.trove_tasks import Task
 
 _Row = tables.ReplacementRow
 _IS_OPEN = _Row.state.in_([str(state) for state in OPEN])
-#: The task of an instance while its server is replaced. Trove's API has set that of a resize.
-_TASKS = {
-    ReplacementKind.FAILOVER: Task.MIGRATING,
-    ReplacementKind.RESIZE: Task.RESIZING,
-    ReplacementKind.REBUILD: Task.BUILDING,
-}
 
 
 class ReplacementStore:
@@ -68,7 +62,7 @@ class ReplacementStore:
                 f'{record}: must begin in state "{ReplacementState.REQUESTED}", '
                 f'not "{record.state}"'
             )
-        before, own = Task[expected_task], _TASKS[record.kind]
+        before, own = Task[expected_task], Task[record.kind.task]
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
             # A resize that failed ends without a task.
@@ -268,7 +262,7 @@ class ReplacementStore:
             if event is not Event.CANCEL:
                 was_changed = before.state != str(ReplacementState.REQUESTED)
                 after = Task.NONE if was_changed else Task[before.task_before]
-                own = _TASKS[ReplacementKind(before.kind)]
+                own = Task[ReplacementKind(before.kind).task]
                 # An operator may have reset the task.
                 trove_tasks.replace(session, before.instance_id, own, after, now)
             ended = {'open_instance_id': None, 'ended_at': now, 'step': None}

@@ -9,7 +9,6 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources
 from trove_ceph.db import instance_operations, replacements, replicas
-from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replica_record import Cause, Requester
 from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
@@ -18,11 +17,6 @@ from trove_ceph.tiers import tier_types
 LOG = logging.getLogger(__name__)
 
 _TASKS = {Role.CREATE_INSTANCE: 'BUILDING', Role.DELETE_INSTANCE: 'DELETING'}
-_TASKS_OF_REPLACEMENTS = {
-    ReplacementKind.FAILOVER: 'MIGRATING',
-    ReplacementKind.RESIZE: 'RESIZING',
-    ReplacementKind.REBUILD: 'BUILDING',
-}
 
 
 class ChangedReplicas:
@@ -85,7 +79,7 @@ class OtherTasks:
             return _TASKS[role]
         replacement = self._replacements.find_open(instance_id)
         if replacement is not None:
-            return _TASKS_OF_REPLACEMENTS[replacement.kind]
+            return replacement.kind.task
         replica = self._replicas.find(instance_id)
         is_reprovisioning = replica is not None and replica.state.is_reprovisioning
         return 'MIGRATING' if is_reprovisioning else None

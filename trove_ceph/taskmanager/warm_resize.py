@@ -31,7 +31,6 @@ def request(
         deps,
         instance_id,
         lambda facts: requests.new_resize(facts, flavor_id, deps.store.now()),
-        requests.RESIZE_TASK,
     )
 
 
@@ -50,7 +49,6 @@ def request_rebuild(
         deps,
         instance_id,
         lambda facts: requests.new_rebuild(facts, image_id, deps.store.now()),
-        requests.REBUILD_TASK,
         image_id,
     )
 
@@ -59,12 +57,10 @@ def _request(
     deps: ReplacementDependencies,
     instance_id: str,
     new_record: Callable[[InstanceFacts], ReplacementRecord],
-    task: str,
     image_id: str | None = None,
 ) -> ReplacementRecord | None:
     """Claim a guest and request a replacement.
 
-    :param task: of the instance, which Trove's API has set
     :param image_id: which the guest must have; None: that of the datastore version
     """
     try:
@@ -88,7 +84,7 @@ def _request(
     if guest is None:
         return None
     try:
-        return deps.store.request(record, task)
+        return deps.store.request(record, record.kind.task)
     except exceptions.ReplacementRefusedError as error:
         LOG.info('Instance %s: a warm guest does not become its server: %s', instance_id, error)
         deps.guests.retire(guest.guest_id, f'the {record.kind} of {instance_id} is done without it')

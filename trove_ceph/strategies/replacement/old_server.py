@@ -6,19 +6,13 @@ import datetime
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState
+from trove_ceph.db.replacement_record import ReplacementState
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.attempt import Attempt
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 LOG = logging.getLogger(__name__)
-
-_OWN_TASKS = {
-    ReplacementKind.FAILOVER: 'MIGRATING',
-    ReplacementKind.RESIZE: 'RESIZING',
-    ReplacementKind.REBUILD: 'BUILDING',
-}
 
 
 class OldServer:
@@ -38,7 +32,7 @@ class OldServer:
         if facts.task in rules.OVERWRITING_TASKS:
             self._wait_for_own_task(facts, now)
         is_forced = record.is_forced or record.kind.is_planned
-        reason = rules.why_not(facts, is_forced, now, _OWN_TASKS[record.kind])
+        reason = rules.why_not(facts, is_forced, now, record.kind.task)
         if reason is not None:
             raise exceptions.ReplacementRefusedError(reason)
         if (facts.server_id, facts.volume_id) != (record.old_server_id, record.volume_id):

@@ -15,11 +15,6 @@ from trove_ceph.db.replacement_record import (
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
-#: The task that Trove's API sets before it requests a resize.
-RESIZE_TASK = 'RESIZING'
-#: The task that Trove's API sets before it requests a rebuild.
-REBUILD_TASK = 'BUILDING'
-
 
 def new_failover(
     facts: InstanceFacts,
@@ -40,13 +35,13 @@ def new_failover(
 
 
 def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
-    """Return the record of a resize, to be requested with RESIZE_TASK as expected task.
+    """Return the record of a resize, to be requested with the task of the kind as expected one.
 
     :param flavor_id: of the new server
     :param now: the time by the clock of the database
     :raises ReplacementRefusedError: the server cannot be replaced
     """
-    _check(rules.why_not(facts, True, now, own_task=RESIZE_TASK))
+    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.RESIZE.task))
     reason = f'resize to flavor {flavor_id}'
     return _new(
         facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now, flavor_id=flavor_id
@@ -54,14 +49,14 @@ def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> 
 
 
 def new_rebuild(facts: InstanceFacts, image_id: str, now: datetime.datetime) -> ReplacementRecord:
-    """Return the record of a rebuild, to be requested with REBUILD_TASK as expected task.
+    """Return the record of a rebuild, to be requested with the task of the kind as expected one.
 
     :param image_id: the guest image, which must be that of the datastore version now
     :param now: the time by the clock of the database
     :raises ReplacementRefusedError: the server cannot be replaced, or its agent, which must stop
         MySQL, does not work
     """
-    _check(rules.why_not(facts, True, now, own_task=REBUILD_TASK))
+    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.REBUILD.task))
     if not rules.is_healthy(facts, now):
         _check(
             f'instance {facts.instance_id}: has the service status {facts.service_status}, or its '

@@ -41,6 +41,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager = manager.Manager()
         self.manager._recovery_threads = worlds.AtOnce()
         self.manager._guest_background.start = lambda: None
+        self.manager._replacement_background.start = lambda: None
         self.manager._replication_watch.start = lambda: None
         self.manager._replication_background.start = lambda: None
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')

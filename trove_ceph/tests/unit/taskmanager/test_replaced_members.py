@@ -10,8 +10,6 @@ import itertools
 import uuid
 
 import sqlalchemy as sa
-import tenacity
-from oslo_db import exception as db_exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -98,17 +96,6 @@ def orders(first, second):
         yield [next(one) if place in places else next(other) for place in range(count)]
 
 
-# A thread of another test may write to the database of this process, and SQLite does not have every
-# other writer wait for it.
-repeated = tenacity.retry(
-    retry=tenacity.retry_if_exception_type((sa.exc.OperationalError, db_exceptions.DBError)),
-    wait=tenacity.wait_fixed(1),
-    stop=tenacity.stop_after_attempt(10),
-    reraise=True,
-)
-
-
-@repeated
 def remove_operations():
     """Remove what is open, which another test of the same process would continue."""
     with transactions.Transactions().writing() as session:
@@ -116,7 +103,6 @@ def remove_operations():
             session.execute(sa.delete(row))
 
 
-@repeated
 def run(make_steps):
     """Run steps on a new group, and return what was allowed.
 

@@ -2,7 +2,7 @@
 """Why a guest cannot serve an instance, or its instance does not need it; pure functions."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trove_ceph.db.guest_record import GuestRecord, GuestState, PoolKey
 from trove_ceph.guestagent.waiting_messages import LoadState
@@ -11,6 +11,8 @@ from trove_ceph.strategies.guests.dependencies import PingAnswer, PoolSettings, 
 
 #: Added to the time that a binding may take; the creation retires the guest itself before.
 _BIND_MARGIN = datetime.timedelta(minutes=1)
+#: The states of guests that an instance has, or is about to have.
+TAKEN = (GuestState.CLAIMED, GuestState.BOUND)
 
 
 def why_other(guest: GuestRecord, key: PoolKey) -> str | None:
@@ -91,10 +93,13 @@ def is_old(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -
     return now - guest.created_at > settings.max_age
 
 
-def is_just_taken(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -> bool:
-    """Return whether the replacement of a guest must not be booted or loaded yet."""
-    is_taken = guest.state in (GuestState.CLAIMED, GuestState.BOUND)
-    return is_taken and now - guest.updated_at < settings.refill_delay
+def count_just_taken(
+    guests: Iterable[GuestRecord], now: datetime.datetime, settings: PoolSettings
+) -> int:
+    """Return how many guests have replacements that must not be booted or loaded yet."""
+    return sum(
+        one.state in TAKEN and now - one.updated_at < settings.refill_delay for one in guests
+    )
 
 
 def is_overdue(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -> bool:

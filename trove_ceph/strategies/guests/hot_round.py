@@ -76,12 +76,14 @@ class HotRound:
         return fitness.why_load_late(guest, self._deps.store.now(), self._deps.settings, said)
 
     def _choose(self) -> None:
-        now, settings = self._deps.store.now(), self._deps.settings
-        guests = self._list(*GuestState)
-        missing = settings.hot - sum(one.state in _HOT for one in guests)
-        # A load slows down an instance that starts, as a boot does.
-        missing -= sum(fitness.is_just_taken(one, now, settings) for one in guests)
+        settings = self._deps.settings
+        missing = settings.hot - len(self._list(*_HOT))
         if missing <= 0 or not self._memory.load_backoff.is_over(self._deps.clock()):
+            return
+        now = self._deps.store.now()
+        # A load slows down an instance that starts, as a boot does.
+        missing -= fitness.count_just_taken(self._list(*fitness.TAKEN), now, settings)
+        if missing <= 0:
             return
         plan = self._plan()
         if plan is None or plan.source is None:

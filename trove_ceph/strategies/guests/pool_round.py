@@ -280,7 +280,7 @@ class PoolRound:
         for guest in ready[: change.retire]:
             is_old = fitness.is_old(guest, now, settings)
             self._retire(guest, 'it is too old' if is_old else f'the pool needs only {size}')
-        boot = change.boot - sum(fitness.is_just_taken(one, now, settings) for one in guests)
+        boot = change.boot - fitness.count_just_taken(guests, now, settings)
         if boot > 0 and self._may_boot():
             self._record(boot, self._key(), now)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
@@ -60,12 +60,18 @@ def wait_until_executed(deps: SourceDependencies, instance_id: str, gtids: GtidS
     :raises GuestUnavailableError: its agent does not answer
     """
     deadline = deps.deadline(deps.catch_up_sec)
-    while not deps.agents.wait_for_gtid(
-        instance_id, gtids, max(1, min(_WAIT_SEC, int(deadline.left_sec)))
-    ):
+    while not _wait_for_gtid(deps, instance_id, gtids, deadline):
         if not deadline.pause(POLL_SEC):
             return False
     return True
+
+
+def _wait_for_gtid(
+    deps: SourceDependencies, instance_id: str, gtids: GtidSet, deadline: waiting.Deadline
+) -> bool:
+    """Wait once, but not long beyond a deadline; return whether the transactions are executed."""
+    timeout_sec = max(1, min(_WAIT_SEC, int(deadline.left_sec)))
+    return deps.agents.wait_for_gtid(instance_id, gtids, timeout_sec)
 
 
 class Patience:
@@ -98,8 +104,7 @@ class Patience:
 
         :raises GuestUnavailableError: its agent does not answer
         """
-        timeout_sec = max(1, min(_WAIT_SEC, int(self._deadline.left_sec)))
-        return self._deps.agents.wait_for_gtid(replica_id, gtids, timeout_sec)
+        return _wait_for_gtid(self._deps, replica_id, gtids, self._deadline)
 
 
 def wait_while_executing(

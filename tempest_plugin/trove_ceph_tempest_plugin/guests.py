@@ -4,10 +4,9 @@
 import functools
 import json
 import shlex
-import subprocess
 
-from trove_ceph import exceptions
 from trove_ceph_bench import guest_pool
+from trove_ceph_tempest_plugin import commands
 
 
 def pool(command: str) -> guest_pool.Pool:
@@ -19,11 +18,4 @@ def pool(command: str) -> guest_pool.Pool:
 
 
 def _list(command: str) -> guest_pool.Guests:
-    result = subprocess.run(
-        shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
-    if result.returncode:
-        raise exceptions.TroveCephError(
-            f'{command} exited with {result.returncode}: {result.stderr.strip()[-400:]}'
-        )
-    return json.loads(result.stdout)
+    return json.loads(commands.run(shlex.split(command)))

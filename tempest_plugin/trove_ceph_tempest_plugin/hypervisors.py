@@ -4,7 +4,7 @@
 import shlex
 import subprocess
 
-from trove_ceph import exceptions
+from trove_ceph_tempest_plugin import commands
 
 #: To start a host takes as long as its slowest service.
 COMMAND_TIMEOUT_SEC = 600
@@ -45,12 +45,4 @@ class Hypervisors:
 
     def _execute(self, command, **values):
         words = [word.format(**values) for word in shlex.split(command)]
-        try:
-            result = self._run(words, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SEC)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise exceptions.TroveCephError(f'{" ".join(words)}: {error}') from error
-        if result.returncode:
-            raise exceptions.TroveCephError(
-                f'{" ".join(words)} exited with {result.returncode}: '
-                f'{(result.stderr or result.stdout).strip()[-400:]}'
-            )
+        commands.run(words, COMMAND_TIMEOUT_SEC, execute=self._run)

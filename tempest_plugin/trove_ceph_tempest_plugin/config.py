@@ -77,6 +77,13 @@ OPTS = [
         help='Whether the pool of guests_command has hot guests with volumes of the first volume '
         'type and of volume_size_gib. False: the scenarios of hot guests are skipped.',
     ),
+    cfg.StrOpt(
+        'manage_command',
+        default='',
+        help='Command that runs trove-ceph-manage where trove-taskmanager runs, such as "ssh '
+        'controller sudo trove-ceph-manage"; the scenarios add arguments. Empty: the scenarios of '
+        'automatic failovers and of emptying a host are skipped.',
+    ),
     cfg.IntOpt(
         'guest_timeout_sec',
         default=1200,

@@ -60,6 +60,34 @@ class Failovers:
             else:
                 return response['failover']['id']
 
+    def of_instance(self, instance_id: str) -> list[dict[str, Any]]:
+        """Return the failovers of an instance, the latest first."""
+        return self._trove.list_resources('failovers', instance_id=instance_id)['failovers']
+
+    def wait_until_requested(self, instance_id: str) -> str:
+        """Wait until an instance has a failover that others have requested; return its id.
+
+        It must have none before.
+        """
+        deadline = self._start_wait(self._timeout_sec)
+        while True:
+            if found := self.of_instance(instance_id):
+                return found[0]['id']
+            if not deadline.pause(POLL_SEC):
+                raise exceptions.TimeoutException(
+                    f'instance {instance_id} has no failover after {self._timeout_sec} s'
+                )
+
+    def set_policy(self, instance_id: str) -> str:
+        """Have an instance failed over automatically; return the id of its policy."""
+        body = {'failover_policy': {'scope': 'instance', 'target': instance_id}}
+        response = self._trove.create_resource('failover_policies', body, expected_status_code=201)
+        return response['failover_policy']['id']
+
+    def delete_policy(self, policy_id: str) -> None:
+        """Delete a policy if it exists."""
+        self._trove.delete_resource('failover_policies', policy_id, ignore_notfound=True)
+
     def show(self, failover_id: str) -> dict[str, Any]:
         """Return a failover."""
         return self._trove.get_resource('failovers', failover_id)['failover']

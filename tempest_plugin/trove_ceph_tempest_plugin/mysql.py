@@ -59,9 +59,13 @@ class Database:
         """Return the global value of a server variable."""
         return str(self.query('SHOW GLOBAL VARIABLES LIKE %s', name)[0][1])
 
+    def status(self, name: str) -> str:
+        """Return the global value of a status variable."""
+        return str(self.query('SHOW GLOBAL STATUS LIKE %s', name)[0][1])
+
     def uptime_sec(self) -> int:
         """Return the uptime of the server in seconds."""
-        return int(self.query("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
+        return int(self.status('Uptime'))
 
     def wait_reachable(self, timeout_sec: float) -> None:
         """Wait until the server answers a statement.

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_utils import importutils
 from oslotest import base
 
-from trove_ceph.cmd.manage import shell
+from trove_ceph.cmd.manage import options, shell
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
@@ -150,9 +150,9 @@ class BackupSettingsTest(SettingsTestCase):
             self.assertEqual(expected, self.tempest(lab_backups=backups).backups)
 
     def test_scenarios_know_where_replicas_are(self):
-        options = self.tempest()
-        self.assertEqual(['nvme'], options.volume_types)
-        expected = placement.parse(options.placement)
+        found = self.tempest()
+        self.assertEqual(['nvme'], found.volume_types)
+        expected = placement.parse(found.placement)
         self.assertEqual(placement.Expected('p', 'nvme', 2, 'osd'), expected['nvme'])
         self.assertEqual(placement.Expected('r', 'nvme', 1, 'osd'), expected['nvme-replica'])
 
@@ -163,6 +163,18 @@ class BackupSettingsTest(SettingsTestCase):
         name, rest = shell.CommandManager().find_command(command[1:])[1:]
         self.assertEqual('guests list', name)
         self.assertEqual(['-f', 'json'], rest[-2:])
+
+    def test_scenarios_run_the_command_of_operators(self):
+        variables = {'etc': '/lab/etc', 'venv': '/venv'}
+        self.assertEqual('', self.tempest(lab_backups='stock', **variables).manage_command)
+        command = shlex.split(self.tempest(**variables).manage_command)
+        files = '/lab/etc/trove/trove.conf:/lab/etc/trove-taskmanager.conf'
+        self.assertEqual(
+            ['env', f'{options.TROVE_CONF}={files}', '/venv/bin/trove-ceph-manage'], command
+        )
+
+    def test_automatic_failover_is_enabled(self):
+        self.assertTrue(self.taskmanager().trove_ceph_failover.enabled)
 
     def test_scenarios_of_hot_guests_follow_the_lab(self):
         self.assertFalse(self.tempest().hot_guests)

@@ -146,6 +146,27 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertEqual(5, reasons[0].count('[trove_ceph] server_command is not set'))
 
+    def test_automatic_failovers_have_databases_of_their_own(self):
+        found = self._classes('nvme,hdd', 'test_automatic_failover')
+        expected = {
+            'TestAutomaticFailover_nvme': ['test_killed_server_after_maintenance'],
+            'TestAutomaticFailoverOfHost_nvme': ['test_killed_host'],
+        }
+        self.assertEqual(expected, found)
+
+    def test_automatic_failovers_are_skipped_without_what_they_need(self):
+        options = {
+            'volume_types': 'nvme',
+            'server_command': 'false',
+            'host_command': 'false',
+            'failing_host': 'compute-2',
+        }
+        errors, failures, *reasons = self._python(_RUN, options, 'test_automatic_failover').split(
+            maxsplit=2
+        )
+        self.assertEqual(('0', '0'), (errors, failures))
+        self.assertEqual(2, reasons[0].count('[trove_ceph] manage_command is not set'))
+
     def test_replica_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_replicas')
         self.assertEqual(['TestReplicas_nvme'], list(found))

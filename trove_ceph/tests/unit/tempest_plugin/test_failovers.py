@@ -13,8 +13,9 @@ from trove_ceph_tempest_plugin import failovers
 class FakeTrove:
     """Fake of Trove: show a failover in one state after the other."""
 
-    def __init__(self, *states, has_extension=True, conflicts=0):
+    def __init__(self, *states, has_extension=True, conflicts=0, listed=((),)):
         self._states = list(states)
+        self._listed = list(listed)
         self._conflicts = conflicts
         self._has_extension = has_extension
         self.requests = []
@@ -23,16 +24,23 @@ class FakeTrove:
         self.requests.append((path, body, expected_status_code))
         if len(self.requests) <= self._conflicts:
             raise exceptions.Conflict('instance i-1: is healthy')
-        return {'failover': {'id': 'f-1'}}
+        kind = 'failover_policy' if path == 'failover_policies' else 'failover'
+        return {kind: {'id': 'f-1'}}
 
     def get_resource(self, kind, failover_id):
         assert (kind, failover_id) == ('failovers', 'f-1')
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
         return {'failover': {'state': state, 'step': 'fence', 'error': 'not proved'}}
 
-    def list_resources(self, kind, **_filters):
+    def list_resources(self, kind, instance_id='i-1', **_filters):
         if not self._has_extension:
             raise exceptions.NotFound(kind)
+        assert (kind, instance_id) == ('failovers', 'i-1')
+        found = self._listed.pop(0) if len(self._listed) > 1 else self._listed[0]
+        return {kind: [{'id': one} for one in found]}
+
+    def delete_resource(self, *path, ignore_notfound):
+        self.requests.append((path, ignore_notfound))
 
 
 class FailoversTest(base.BaseTestCase):
@@ -63,6 +71,24 @@ class FailoversTest(base.BaseTestCase):
     def test_instance_that_stays_healthy(self):
         failovers = self.failovers(FakeTrove(conflicts=1000))
         self.assertRaises(exceptions.Conflict, failovers.create_once_unhealthy, 'i-1', 'dead')
+        self.assertEqual(60, self.now)
+
+    def test_policy(self):
+        trove = FakeTrove()
+        failovers = self.failovers(trove)
+        failovers.delete_policy(failovers.set_policy('i-1'))
+        body = {'failover_policy': {'scope': 'instance', 'target': 'i-1'}}
+        expected = [('failover_policies', body, 201), (('failover_policies', 'f-1'), True)]
+        self.assertEqual(expected, trove.requests)
+
+    def test_waits_for_the_request_of_others(self):
+        trove = FakeTrove(listed=((), (), ('f-2', 'f-1')))
+        self.assertEqual('f-2', self.failovers(trove).wait_until_requested('i-1'))
+        self.assertEqual(2, self.now)
+
+    def test_no_request_of_others(self):
+        failovers = self.failovers(FakeTrove())
+        self.assertRaises(exceptions.TimeoutException, failovers.wait_until_requested, 'i-1')
         self.assertEqual(60, self.now)
 
     def test_waits_until_it_is_complete(self):

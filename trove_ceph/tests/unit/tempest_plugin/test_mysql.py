@@ -30,6 +30,13 @@ class DatabaseTest(base.BaseTestCase):
     def test_variable(self):
         self.assertEqual('128', self.database.variable('max_connections'))
 
+    def test_status(self):
+        self.assertEqual('128', self.database.status('Threads_running'))
+        statement = 'SHOW GLOBAL STATUS LIKE %s'
+        self.cursor.__enter__.return_value.execute.assert_called_once_with(
+            statement, ('Threads_running',)
+        )
+
     def test_waits_until_the_server_answers(self):
         refused = pymysql.OperationalError(2003, 'refused')
         self.connect.side_effect = [refused, refused, self.connect.return_value]

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """An operator gives a database a new guest image; data, accounts and addresses stay."""
 
-import dataclasses
 import time
 
 from tempest import config
 from tempest.lib import decorators, exceptions
 from trove_tempest_plugin.tests import constants
 
-from trove_ceph_tempest_plugin import load, mysql
+from trove_ceph_tempest_plugin import load
 from trove_ceph_tempest_plugin.tests import base
+from trove_ceph_tempest_plugin.tests.scenario import accounts
 
 CONF = config.CONF
 USER = 'kept_user'
-PASSWORD = 'Kept-passw0rd'
 
 
-class RebuildTestCase(base.DatabaseTest):
+class RebuildTestCase(accounts.AccountTestCase):
     """A database that can be rebuilt."""
 
     def rebuild(self, image_id: str) -> None:
@@ -41,21 +40,13 @@ class RebuildTestCase(base.DatabaseTest):
         self.assertEqual(rows, self.rows())
         self.assertEqual(rows, self.rows(account))
         # The new agent has its own account in the old data.
-        listed = self.client.get_resource(f'instances/{self.instance_id}', 'users')['users']
-        self.assertIn(USER, [one['name'] for one in listed])
+        self.assertIn(USER, self.list_names('users'))
         self.assertEqual(len(rows) + base.ROWS, len(self.write_rows()))
 
     def _create_account(self):
         """Create a further account of the tenant, and return the database as it sees it."""
-        path = f'instances/{self.instance_id}/users'
-        schema = {'name': constants.DB_NAME}
-        user = {'name': USER, 'password': PASSWORD, 'databases': [schema]}
-        self.client.create_resource(
-            path, {'users': [user]}, expected_status_code=202, need_response=False
-        )
-        self.addCleanup(self.client.delete_resource, path, USER, ignore_notfound=True)
-        address = dataclasses.replace(self.database.address, user=USER, password=PASSWORD)
-        account = mysql.Database(address)
+        self.create_account(USER, [constants.DB_NAME])
+        account = self.seen_by(USER)
         account.wait_reachable(CONF.trove_ceph.connect_timeout_sec)
         return account
 

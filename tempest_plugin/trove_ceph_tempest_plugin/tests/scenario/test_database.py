@@ -3,6 +3,7 @@
 
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import (
+    accounts,
     backup,
     configuration,
     deletion,
@@ -20,6 +21,7 @@ class TestProvisioning(placement.PlacementScenario, load.LoadScenario, deletion.
 
 class TestDatabase(
     TestProvisioning,
+    accounts.AccountScenario,
     backup.BackupScenario,
     configuration.ConfigurationScenario,
     rebuild.RebuildScenario,

@@ -10,6 +10,7 @@ from trove_ceph import exceptions
 from trove_ceph_tempest_plugin import guests, load
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import (
+    accounts,
     backup,
     configuration,
     deletion,
@@ -135,6 +136,7 @@ class WarmGuestScenario(backup.BackupTestCase, rebuild.RebuildTestCase):
 
 class TestWarmGuests(
     WarmGuestScenario,
+    accounts.AccountScenario,
     configuration.ConfigurationScenario,
     resize.ResizeScenario,
     restart.RestartScenario,

@@ -94,7 +94,10 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(['TestWarmGuests_nvme'], list(found))
         names = found['TestWarmGuests_nvme']
         self.assertLessEqual(
-            {'test_created_warm', 'test_restored_warm', 'test_resized_warm', 'test_reboot'},
+            {
+                *('test_created_warm', 'test_restored_warm', 'test_resized_warm', 'test_reboot'),
+                *('test_schemas_and_accounts', 'test_root', 'test_access_rules'),
+            },
             set(names),
         )
         # The class's database is the created one only until a test deletes it.

@@ -31,7 +31,7 @@ class TestHotGuests(
         cls.waited = cls.pool.await_ready(CONF.trove_ceph.guest_timeout_sec, 'hot')
         super().resource_setup()
 
-    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a080')
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a074')
     def test_created_hot(self):
         """The database has the guest that was hot, a server of its own, and its tenant's data."""
         self.record('created', {'seconds_to_healthy': self.created_sec})
@@ -48,7 +48,7 @@ class TestHotGuests(
         rows = self.write_rows()
         self.assertEqual(rows, self.rows())
 
-    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a081')
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a075')
     def test_backed_up_hot(self):
         """A backup of it is as of any database, and its deletion leaves nothing."""
         self.require_backups()

@@ -42,6 +42,29 @@ class Replicas:
         """Return a replica, or a source with its replicas."""
         return self._trove.get_resource('replication', instance_id)['replication']
 
+    def set_policy(self, source_id: str, **values: Any) -> None:
+        """Set values of the policy of a source."""
+        self._trove.put_resource(
+            f'replication_policies/{source_id}',
+            {'replication_policy': values},
+            expected_status_code=200,
+        )
+
+    def eject(self, source_id: str) -> None:
+        """Request the ejection of a source, as soon as Trove believes that its agent is dead."""
+        path, body = f'instances/{source_id}/action', {'eject_replica_source': {}}
+        deadline = self._start_wait(self._timeout_sec)
+        while True:
+            try:
+                self._trove.create_resource(
+                    path, body, expected_status_code=202, need_response=False
+                )
+            except exceptions.BadRequest:
+                if not deadline.pause(POLL_SEC):
+                    raise
+            else:
+                return
+
     def reprovision(self, instance_id: str, reason: str) -> dict[str, Any]:
         """Request a fresh clone for a replica, and return the replica as it was requested."""
         response = self._trove.create_resource(

@@ -182,6 +182,19 @@ class TestReplicas(replication.ReplicationTestCase):
             'addresses': sorted((one['type'], one['address']) for one in instance['addresses']),
         }
 
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a086')
+    def test_chain_is_refused(self):
+        """The request fails at once with the reason, and creates nothing."""
+        (replica_id,) = self.create_replicas()
+        before = self._instances()
+        error = self.assertRaises(exceptions.Forbidden, self.create_instance, replica_of=replica_id)
+        self.assertIn(f'Cannot create a replica of a replica {replica_id}', str(error))
+        self.assertEqual(before, self._instances())
+        self.assertEqual(self.instance_id, self.source_of(replica_id))
+
+    def _instances(self):
+        return sorted(one['id'] for one in self.client.list_resources('instances')['instances'])
+
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a084')
     def test_survives_its_source(self):
         """A detached replica is a database of its own; nothing is left of its deleted source."""

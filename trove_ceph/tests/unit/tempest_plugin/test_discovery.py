@@ -170,6 +170,19 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertEqual(2, reasons[0].count('[trove_ceph] manage_command is not set'))
 
+    def test_scenarios_that_let_a_server_fail_have_databases_of_their_own(self):
+        for module, name in (
+            ('test_move_host', 'TestMoveHost'),
+            ('test_ejection', 'TestEjection'),
+            ('test_semi_sync', 'TestSemiSync'),
+        ):
+            (tests,) = self._classes('nvme,hdd', module).items()
+            self.assertEqual((f'{name}_nvme', 1), (tests[0], len(tests[1])))
+            self.assertIn(
+                '[trove_ceph] server_command is not set',
+                self._python(_RUN, {'volume_types': 'nvme'}, module),
+            )
+
     def test_replica_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_replicas')
         self.assertEqual(['TestReplicas_nvme'], list(found))

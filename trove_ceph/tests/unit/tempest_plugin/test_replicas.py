@@ -27,19 +27,25 @@ def shown(state, **more):
 class FakeTrove:
     """Fake of Trove: show a replica in one state after the other."""
 
-    def __init__(self, *states, has_extension=True):
+    def __init__(self, *states, has_extension=True, refusals=0):
         self._states = list(states)
+        self._refusals = refusals
         self._has_extension = has_extension
         self.requests = []
 
-    def create_resource(self, path, body, expected_status_code):
+    def create_resource(self, path, body, expected_status_code, need_response=True):
         self.requests.append((path, body, expected_status_code))
+        if len(self.requests) <= self._refusals:
+            raise exceptions.BadRequest('it has a current heartbeat')
         return {'replication': shown('requested')}
 
     def get_resource(self, kind, instance_id):
         assert (kind, instance_id) == ('replication', 'r-1')
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
         return {'replication': state}
+
+    def put_resource(self, path, body, expected_status_code):
+        self.requests.append((path, body, expected_status_code))
 
     def list_resources(self, kind, **_filters):
         if not self._has_extension:
@@ -102,3 +108,18 @@ class ReplicasTest(base.BaseTestCase):
     def test_extension(self):
         self.assertTrue(self.replicas().are_offered())
         self.assertFalse(self.replicas(has_extension=False).are_offered())
+
+    def test_policy(self):
+        self.replicas().set_policy('s-1', semi_sync=True)
+        body = {'replication_policy': {'semi_sync': True}}
+        self.assertEqual([('replication_policies/s-1', body, 200)], self.trove.requests)
+
+    def test_repeats_the_ejection_while_the_agent_seems_alive(self):
+        self.replicas(refusals=2).eject('s-1')
+        request = ('instances/s-1/action', {'eject_replica_source': {}}, 202)
+        self.assertEqual([request] * 3, self.trove.requests)
+        self.assertEqual(2, self.now)
+
+    def test_source_whose_agent_lives(self):
+        self.assertRaises(exceptions.BadRequest, self.replicas(refusals=1000).eject, 's-1')
+        self.assertEqual(60, self.now)

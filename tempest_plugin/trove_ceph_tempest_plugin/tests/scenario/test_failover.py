@@ -82,8 +82,8 @@ class ReplicatedFailoverScenario(failover.FailoverTestCase, replication.Replicat
         self.wait_for_instance_status(self.replica_id, expected_op_status=['HEALTHY'])
         self.assertNotEqual(server_id, self._server(self.replica_id)[0])
         self.assertEqual(addresses, self._addresses(self.replica_id))
-        self.assertEqual([], entries.faults(self.database_of(self.replica_id)))
         self.assert_follows()
+        self.assertEqual([], entries.faults(self.database_of(self.replica_id)))
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a067')
     def test_killed_source_and_replica(self):

@@ -6,10 +6,9 @@ import time
 
 from driver import instruments, up
 from driver.errors import LabError
-from driver.settings import CHOICES
+from driver.settings import CHOICES, STOCK
 
 PLAYBOOK = 'backups.yml'
-STOCK = 'stock'
 
 
 def add_arguments(parser) -> None:

@@ -32,10 +32,12 @@ _BOUNDS = {
     'volume_gib': (1, 1024),
     'sysbench_seconds': (5, 3600),
 }
+#: The choice of Trove's own task manager.
+STOCK = 'stock'
 CHOICES = {
     'release': tuple(RELEASES),
     'virt_type': ('auto', 'kvm', 'qemu'),
-    'backups': ('stock', 'trove_ceph'),
+    'backups': (STOCK, 'trove_ceph'),
     'quiesce': ('none', 'ddl', 'freeze'),
     'profile': ('decoupled', 'hci'),
 }

@@ -14,7 +14,7 @@ import time
 
 from driver import machine_profile, preflight, processes, release
 from driver.errors import LabError
-from driver.settings import LAB_DIR
+from driver.settings import LAB_DIR, STOCK
 
 LOCK = '/run/lock/trove-ceph-lab.lock'
 APT_ATTEMPTS = 3
@@ -65,6 +65,9 @@ def keep_warm_guests(settings, started: float) -> int:
     """Have the task manager keep the pool of warm guests; return the exit code."""
     has_pool = (settings.root / 'etc' / WARM_GUESTS_CONF).exists()
     if not has_pool and not settings.values['warm_guests']:
+        return 0
+    if settings.values['backups'] == STOCK:
+        # Trove's own reads no settings of guests.
         return 0
     return run_playbook(settings, started, WARM_GUESTS_PLAYBOOK)
 

@@ -197,18 +197,25 @@ class NewServer:
         return server_id
 
     def _choose_host(self) -> str | None:
-        """Return the host on which Nova must place the server; None: Nova chooses.
+        """Return the host on which Nova must place the server; None: Nova chooses."""
+        choices = self._list_choices()
+        return choices[min(self._attempt.record.attempts, len(choices) - 1)]
 
-        Nova cannot be told to avoid a host. So it chooses at first, and knows best what fits. After
-        an attempt that failed, the hosts but the old one are requested in turn.
+    def _list_choices(self) -> Sequence[str | None]:
+        """Return the host that each attempt requests; None: Nova chooses, as after the last.
+
+        Nova cannot be told to avoid a host, and its first choice is often the old one, where the
+        deletion of the old server has made room. So other hosts are requested at first. But only
+        Nova knows which hosts take such a server, and a cloud may have many others. So Nova
+        chooses before all hosts are requested, and again at the end.
         """
-        tried = self._attempt.record.attempts - 1
-        if tried < 0:
-            return None
-        hosts = self._find_other_hosts()
-        return hosts[tried] if tried < len(hosts) else None
+        others = self._list_other_hosts()
+        first = rules.MOST_HOSTS_FIRST
+        if len(others) <= first:
+            return [*others, None]
+        return [*others[:first], None, *others[first:], None]
 
-    def _find_other_hosts(self) -> Sequence[str]:
+    def _list_other_hosts(self) -> Sequence[str]:
         """Return the hosts that a failover prefers to the old one."""
         record = self._attempt.record
         if record.kind is not ReplacementKind.FAILOVER or record.old_host is None:
@@ -250,8 +257,6 @@ class NewServer:
         record = self._attempt.record
         if server is None or server.host is None or server.host != record.old_host:
             return None
-        others = len(self._find_other_hosts())
-        # Nova chose at first, and once each of them was requested.
-        if others == 0 or record.attempts > others:
+        if all(one is None for one in self._list_choices()[record.attempts :]):
             return None
         return f'Nova placed server {server.server_id} on {server.host}, as the old server'

@@ -6,7 +6,7 @@ import datetime
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db.replacement_record import ReplacementState
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementState
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.attempt import Attempt
@@ -55,10 +55,13 @@ class OldServer:
 
         :raises ReplacementRefusedError: something that it needs does not exist
         """
+        if self._attempt.record.image_id is None:
+            self._note_facts()
+        self._check_other_host()
+
+    def _note_facts(self) -> None:
         record, deps = self._attempt.record, self._attempt.deps
         assert record.old_server_id is not None
-        if record.image_id is not None:
-            return
         needs = deps.servers.find_needs(record)
         ports = deps.network.find_ports(record)
         if not ports.instance:
@@ -74,6 +77,20 @@ class OldServer:
             port_ids=ports.instance,
             old_management_port_ids=ports.management,
         )
+
+    def _check_other_host(self) -> None:
+        """Check that a database which is to leave its host can; it serves, and need not be stopped.
+
+        The host itself is disabled, so that Nova does not choose it.
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        is_move = record.cause is FailoverCause.MAINTENANCE
+        if is_move and record.old_host is not None and not deps.servers.find_other_hosts(record):
+            zone = f' of zone {record.availability_zone}' if record.availability_zone else ''
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: no other host{zone} than {record.old_host} is up '
+                'and takes new servers; an operator can enable one'
+            )
 
     def keep_volume(self) -> None:
         """Have Nova keep the volume when the server is deleted, also by other users of Nova."""

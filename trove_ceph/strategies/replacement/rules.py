@@ -26,6 +26,8 @@ BOOT_TIMEOUT = datetime.timedelta(minutes=15)
 ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 #: After so many attempts that failed, no further guest is claimed, and Nova boots a server.
 MOST_GUESTS = 3
+#: So many other hosts than the old one are requested for a new server before Nova chooses.
+MOST_HOSTS_FIRST = 2
 _FIRST_RETRY_SEC = 5
 _LONGEST_RETRY_SEC = 60
 _HEALTHY = ('HEALTHY', 'RUNNING', 'ACTIVE', 'RESTART_REQUIRED')

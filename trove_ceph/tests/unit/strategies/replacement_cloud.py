@@ -143,7 +143,7 @@ class Servers:
         if world.attached or record.new_management_port_id not in world.ports:
             raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}')
         server_id = world.new_id('server-booted')
-        # Without a host, Nova chooses.
+        world.requested_hosts.append(host)
         host = host or world.chosen_host
         server = Server(server_id, host, 'BUILD', replacement_id=record.replacement_id)
         server.boot_looks = world.boot_looks

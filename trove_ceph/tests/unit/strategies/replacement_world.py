@@ -97,6 +97,8 @@ class World:
         # What goes wrong, and how long things take.
         self.full_hosts, self.agent_error = set(), exceptions.GuestUnavailableError
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
+        #: On which hosts servers were requested; None: Nova chose.
+        self.requested_hosts = []
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
         self.deletion_looks = self.boot_looks = 0

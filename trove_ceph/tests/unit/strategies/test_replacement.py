@@ -379,34 +379,6 @@ class NewServerTest(ReplacementTestCase):
         world.finish()
         world.check_completed()
 
-    def test_server_that_nova_places_on_the_old_host(self):
-        """Nova cannot be told to avoid a host, which may be the cause of the failover."""
-        world = self.make_world()
-        world.chosen_host, world.other_hosts = 'host-1', ['host-4', 'host-5']
-        error = self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
-        self.assertIn('on host-1, as the old server', str(error))
-        world.finish()
-        world.check_completed()
-        self.assertEqual('host-4', world.record().new_host)
-
-    def test_dead_host_is_left_before_the_server_is_active(self):
-        world = self.make_world()
-        world.chosen_host, world.boot_looks = 'host-1', 10**6
-        self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
-        world.boot_looks = 0
-        world.finish()
-        self.assertEqual('host-3', world.record().new_host)
-
-    def test_old_host_is_used_if_no_other_takes_the_server(self):
-        for others in ([], ['host-4', 'host-5']):
-            world = self.make_world()
-            world.chosen_host, world.other_hosts = 'host-1', others
-            world.boot_errors = 0
-            world.full_hosts = {'host-4', 'host-5'}
-            world.finish()
-            world.check_completed()
-            self.assertEqual('host-1', world.record().new_host)
-
     def test_server_that_boots_for_long(self):
         world = self.make_world()
         world.boot_looks = 100

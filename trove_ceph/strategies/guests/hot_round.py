@@ -15,7 +15,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db.guest_record import GuestRecord, GuestState
 from trove_ceph.guestagent.waiting_messages import Load, LoadState
 from trove_ceph.mysql import fixed_options, my_cnf
-from trove_ceph.strategies.guests import each_guest, fitness
+from trove_ceph.strategies.guests import each_guest, fitness, spread
 from trove_ceph.strategies.guests.dependencies import KeeperDependencies
 from trove_ceph.strategies.guests.hot_spec import HotSpec
 from trove_ceph.strategies.guests.pool_memory import HotPlan, PoolMemory
@@ -88,10 +88,12 @@ class HotRound:
         plan = self._plan()
         if plan is None or plan.source is None:
             return
-        # The youngest are replaced last.
-        for guest in reversed(self._list(GuestState.READY)):
-            if missing and not fitness.is_old(guest, now, settings):
-                missing -= self._begin(guest, plan.spec)
+        ready = self._list(GuestState.READY)
+        ready = [one for one in ready if not fitness.is_old(one, now, settings)]
+        while missing and ready:
+            guest = spread.choose_for_load(ready)
+            ready.remove(guest)
+            missing -= self._begin(guest, plan.spec)
 
     def _begin(self, guest: GuestRecord, spec: HotSpec) -> bool:
         try:

@@ -260,14 +260,14 @@ class PoolRound:
         )
         guests = store.list(self._pool)
         booted = [one for one in guests if one.state in _BOOTED]
-        newest = {one.host: one.guest_id for one in booted}
+        newest = {one.host: one.guest_id for one in booted if one.state is GuestState.READY}
         # The old ones first, then those that are not hot, and of these the newest of a host last.
         ready = sorted(
             booted,
             key=lambda one: (
                 not fitness.is_old(one, now, settings),
                 one.state is not GuestState.READY,
-                newest[one.host] == one.guest_id,
+                newest.get(one.host) == one.guest_id,
             ),
         )
         counts = pool_size.Counts(
@@ -329,14 +329,13 @@ class PoolRound:
         found = servers.get(guest_name(guest.guest_id), ())
         if found:
             server_id = found[0].server_id
-        elif self._spread.must_wait(guest):
+        elif (place := self._spread.find_place(guest)) is None:
             # The next round boots it.
             return
         else:
             assert self._spec is not None
-            host = self._spread.choose(guest)
-            server_id = self._deps.servers.create_server(self._spec, guest, host)
-            LOG.info('%s: server %s boots on %s', guest, server_id, host or 'any host')
+            server_id = self._deps.servers.create_server(self._spec, guest, place.host)
+            LOG.info('%s: server %s boots on %s', guest, server_id, place.host or 'any host')
         self._deps.store.set_server(guest.guest_id, server_id, guest.port_id)
 
     def _boot_each(

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """On which host the server of a guest is requested: a pool is to have guests on two hosts.
 
-A host that fails takes its guests with it, and a failover takes a guest of another host only. Nova
-places servers by its own rules, which may prefer one host. So Nova chooses, until all waiting
-guests whose host is known are on one host; then another one is requested.
+A host that fails takes its guests with it, and a failover takes a guest of another host only, and
+no hot one. Nova places servers by its own rules, which may prefer one host. So Nova chooses, until
+all warm guests whose host is known are on one host; then another one is requested.
 """
 
+import collections
+import dataclasses
 import datetime
 from collections.abc import Sequence
 
 from trove_ceph import exceptions
-from trove_ceph.db.guest_record import WAITING, GuestRecord
+from trove_ceph.db.guest_record import GuestRecord, GuestState
 from trove_ceph.strategies.guests import fitness
 from trove_ceph.strategies.guests.dependencies import KeeperDependencies
 from trove_ceph.strategies.guests.pool_memory import PoolMemory
@@ -21,6 +23,20 @@ _PLACE_TIMEOUT = datetime.timedelta(minutes=1)
 _LISTING = 'listing the compute hosts'
 
 
+#: The states of a guest that a failover can claim, now or soon.
+_WARM = (GuestState.BOOTING, GuestState.READY)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a guest is booted.
+
+    :param host: on which Nova must place it; None: Nova chooses
+    """
+
+    host: str | None = None
+
+
 class Spread:
     """The hosts of the guests of one pool."""
 
@@ -29,40 +45,34 @@ class Spread:
         self._pool = pool
         self._memory = memory
 
-    def must_wait(self, guest: GuestRecord) -> bool:
-        """Return whether the host of another guest must be known before a guest is booted.
+    def find_place(self, guest: GuestRecord) -> Place | None:
+        """Return where a guest is booted; None: later, when the host of another guest is known.
 
         Otherwise all guests of an empty pool, which boot at once, might be on one host.
         """
+        if not self._memory.may_request_host(self._deps.clock()):
+            return Place()
         others = self._list_others(guest)
-        since = self._deps.store.now() - _PLACE_TIMEOUT
-        return (
-            self._may_request()
-            and not self._find_hosts(others)
-            and any(one.created_at > since for one in others)
-            and len(self._find_other_hosts(guest, None)) > 1
-        )
-
-    def choose(self, guest: GuestRecord) -> str | None:
-        """Return the host on which Nova must place a guest; None: Nova chooses."""
-        hosts = self._find_hosts(self._list_others(guest))
-        if len(hosts) != 1 or not self._may_request():
-            return None
+        hosts = self._find_hosts(others)
+        if len(hosts) > 1:
+            return Place()
+        if not hosts:
+            since = self._deps.store.now() - _PLACE_TIMEOUT
+            is_placing = any(one.created_at > since for one in others)
+            must_wait = is_placing and len(self._find_other_hosts(guest, None)) > 1
+            return None if must_wait else Place()
         found = self._find_other_hosts(guest, hosts.pop())
         if not found:
-            return None
+            return Place()
         self._memory.requested[guest.guest_id] = found[0]
-        return found[0]
-
-    def _may_request(self) -> bool:
-        return self._memory.may_request_host(self._deps.clock())
+        return Place(found[0])
 
     def _list_others(self, guest: GuestRecord) -> Sequence[GuestRecord]:
-        """Return the other waiting guests that have a server, and will keep it."""
+        """Return the other warm guests that have a server, and will keep it."""
         now, settings = self._deps.store.now(), self._deps.settings
         return [
             one
-            for one in self._deps.store.list(self._pool, WAITING)
+            for one in self._deps.store.list(self._pool, _WARM)
             if one.guest_id != guest.guest_id
             and one.server_id is not None
             and not fitness.is_old(one, now, settings)
@@ -82,3 +92,12 @@ class Spread:
             return ()
         self._memory.succeed(_LISTING)
         return found
+
+
+def choose_for_load(ready: Sequence[GuestRecord]) -> GuestRecord:
+    """Return the guest that is made hot: the youngest of the host that has most warm guests.
+
+    :param ready: the ready guests, the oldest first
+    """
+    counts = collections.Counter(one.host for one in ready)
+    return max(reversed(ready), key=lambda one: counts[one.host])

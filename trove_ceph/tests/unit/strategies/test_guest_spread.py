@@ -5,12 +5,13 @@ import dataclasses
 import datetime
 
 from trove_ceph.db.guest_record import GuestState
+from trove_ceph.strategies.guests import hot_spec
 from trove_ceph.tests.unit.strategies import guest_world, keeper_case
 
 MINUTE = 60
 
 
-class SpreadTest(keeper_case.KeeperTestCase):
+class SpreadCase(keeper_case.KeeperTestCase):
     def make(self, hosts=('a', 'b'), rounds=4, full=(), **settings):
         self.world = guest_world.World(**settings)
         self.world.hosts, self.world.full = hosts, set(full)
@@ -29,6 +30,14 @@ class SpreadTest(keeper_case.KeeperTestCase):
             if facts.host == host:
                 del self.world.servers[server_id]
 
+    def configure(self, **settings):
+        """Restart the taskmanager with other settings."""
+        self.world.settings = dataclasses.replace(self.world.settings, **settings)
+        self.keeper = self.world.keeper()
+        self.run_rounds(3)
+
+
+class SpreadTest(SpreadCase):
     def test_fills_an_empty_pool_on_two_hosts(self):
         self.make(hosts=('a', 'b', 'c'), least=4)
         self.assertEqual(2, len(set(self.hosts())))
@@ -68,9 +77,7 @@ class SpreadTest(keeper_case.KeeperTestCase):
     def test_a_guest_that_boots_on_another_host_is_enough(self):
         """Nova chooses for the second of two that boot at once."""
         self.make(hosts=('a', 'b', 'c'), least=1)
-        self.world.settings = dataclasses.replace(self.world.settings, least=3)
-        self.keeper = self.world.keeper()
-        self.run_rounds(3)
+        self.configure(least=3)
         self.assertEqual((3, 2), (len(self.hosts()), self.hosts().count('a')))
 
     def test_guests_that_are_about_to_go_do_not_count(self):
@@ -130,9 +137,32 @@ class SpreadTest(keeper_case.KeeperTestCase):
         self.make(least=4)
         guests = self.world.guests()
         self.assertEqual(['a', 'a', 'a', 'b'], self.hosts())
-        self.world.settings = dataclasses.replace(self.world.settings, least=2)
-        self.keeper = self.world.keeper()
-        self.run_rounds(3)
+        self.configure(least=2)
         self.assertEqual(['a', 'b'], self.hosts())
         newest = [one for one in guests if one.host == 'a'][-1]
         self.assertIn(newest.guest_id, {one.guest_id for one in self.world.guests()})
+
+
+class HotTest(SpreadCase):
+    """A failover takes no hot guest, so that the warm ones are to be on two hosts."""
+
+    def make(self, **settings):
+        super().make(rounds=8, hot=1, hot_volume=hot_spec.HotVolume('nvme', 10), **settings)
+        (self.hot,) = self.world.guests(GuestState.HOT)
+
+    def test_hot_guests_do_not_count(self):
+        self.make(least=2)
+        self.assertEqual(('a', ['b']), (self.hot.host, self.hosts()))
+        self.world.hosts = ('b', 'a')
+        self.configure(least=3)
+        self.assertEqual(['a', 'b'], self.hosts())
+
+    def test_guest_of_the_fullest_host_becomes_hot(self):
+        self.make(least=3)
+        self.assertEqual(('a', ['a', 'b']), (self.hot.host, self.hosts()))
+
+    def test_smaller_pool_keeps_warm_guests_on_two_hosts(self):
+        self.make(least=4)
+        self.assertEqual(('a', ['a', 'a', 'b']), (self.hot.host, self.hosts()))
+        self.configure(least=3)
+        self.assertEqual(['a', 'b'], self.hosts())

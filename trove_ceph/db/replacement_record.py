@@ -36,6 +36,8 @@ _TASKS = {
     ReplacementKind.RESIZE: 'RESIZING',
     ReplacementKind.REBUILD: 'BUILDING',
 }
+#: The tasks of an instance that gets another server, and does not serve meanwhile.
+TASKS = tuple(_TASKS.values())
 
 
 class RequestedBy(enum.StrEnum):

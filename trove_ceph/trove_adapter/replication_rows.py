@@ -14,6 +14,7 @@ from sqlalchemy import orm
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
 
+from trove_ceph.db import replacement_record
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
 from trove_ceph.trove_adapter import trove_db
@@ -33,8 +34,6 @@ _USAGES = sa.table('quota_usages', *map(sa.column, ('tenant_id', 'resource', 'in
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
 _OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
-#: Of the operations of this package that give their task up when they end.
-_OTHER_TASKS = ('MIGRATING', 'RESIZING')
 
 
 class ReplicationRows:
@@ -149,12 +148,15 @@ class ReplicationRows:
     def _end_stale(self, tasks: Mapping[str, str]) -> None:
         """End the tasks of operations that have ended after the look for them.
 
+        A re-provisioning has the task of a failover, and a creation that of a rebuild. The task of
+        a deletion stays.
+
         Such an operation has not found its task, since Trove's API had overwritten it. No other one
         begins while an instance has a task.
         """
         if self._find_task is None:
             return
-        given = {one: task for one, task in tasks.items() if task in _OTHER_TASKS}
+        given = {one: task for one, task in tasks.items() if task in replacement_record.TASKS}
         for instance_id in [one for one in given if self._find_task(one) is None]:
             code = getattr(InstanceTasks, given[instance_id]).code
             with self._transactions.writing() as session:

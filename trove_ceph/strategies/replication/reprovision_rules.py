@@ -3,12 +3,11 @@
 
 import datetime
 
+from trove_ceph.db import replacement_record
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The task of an instance while it is re-provisioned.
 TASK = 'MIGRATING'
-#: The tasks of a source that gets another server, and does not serve meanwhile.
-MOVING_TASKS = ('MIGRATING', 'RESIZING')
 #: In one state so many attempts may fail, before the replica keeps its old volume, or gets it back.
 MOST_ATTEMPTS = 10
 #: So many starts of MySQL on one volume may fail.
@@ -68,7 +67,7 @@ def why_unfit(replica: InstanceFacts, source: InstanceFacts | None, source_id: s
     if (reason := why_no_source(replica, source, source_id)) is not None:
         return reason
     assert source is not None
-    if source.task in MOVING_TASKS:
+    if source.task in replacement_record.TASKS:
         return (
             f'{instance}: its source {source_id} is getting another server; repeat the request '
             'when it is HEALTHY'

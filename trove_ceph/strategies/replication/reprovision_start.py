@@ -12,6 +12,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db import replacement_record
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
@@ -195,7 +196,7 @@ class Start:
 
     def _is_source_moving(self) -> bool:
         source = self._attempt.deps.instances.find(self._attempt.record.source_id)
-        return source is not None and source.task in rules.MOVING_TASKS
+        return source is not None and source.task in replacement_record.TASKS
 
 
 def _error_of(status: ReplicationStatus) -> str | None:

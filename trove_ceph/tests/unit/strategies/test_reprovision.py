@@ -6,6 +6,7 @@ import datetime
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replica_record import Observation, ReplicaState
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
@@ -257,16 +258,17 @@ class ReprovisionTest(base.BaseTestCase):
         self.assertEqual(OLD, self.world.running)
 
     def test_waits_for_a_source_that_gets_another_server(self):
-        self.reach(ReplicaState.CATCHING_UP)
-        world = self.world
-        world.is_source_up, world.source_task = False, 'MIGRATING'
-        self.assertRaises(exceptions.InProgressError, world.attempt().run)
-        world.now += rules.SOURCE_TIMEOUT
-        self.assertRaises(exceptions.InProgressError, world.attempt().run)
-        self.assertIs(ReplicaState.CATCHING_UP, world.record().state)
-        world.is_source_up, world.source_task = True, 'NONE'
-        world.finish()
-        world.check_completed()
+        for kind in ReplacementKind:
+            world = self.world = reprovision_world.World()
+            self.reach(ReplicaState.CATCHING_UP)
+            world.is_source_up, world.source_task = False, kind.task
+            self.assertRaises(exceptions.InProgressError, world.attempt().run)
+            world.now += rules.SOURCE_TIMEOUT
+            self.assertRaises(exceptions.InProgressError, world.attempt().run)
+            self.assertIs(ReplicaState.CATCHING_UP, world.record().state)
+            world.is_source_up, world.source_task = True, 'NONE'
+            world.finish()
+            world.check_completed()
 
     def test_gets_its_old_volume_back_if_the_exchange_takes_too_long(self):
         self.world.attach_looks = 10**6

@@ -5,6 +5,7 @@ import dataclasses
 
 from oslotest import base
 
+from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 from trove_ceph.strategies.replication import reprovision_rules as rules
 
@@ -57,7 +58,10 @@ class WhyNotTest(base.BaseTestCase):
         for expected, values in (
             ('is deleted', {'is_deleted': True}),
             ('is deleted', {'task': 'DELETING'}),
-            ('is getting another server', {'task': 'MIGRATING', 'service_status': 'BUILDING'}),
+            *(
+                ('is getting another server', {'task': kind.task, 'service_status': 'BUILDING'})
+                for kind in ReplacementKind
+            ),
             ('still being created', {'service_status': 'BUILDING'}),
             ('still being created', {'volume_id': None}),
         ):

@@ -6,6 +6,7 @@ from trove.instance.tasks import InstanceTask, InstanceTasks
 from trove.quota.quota import QUOTAS
 from trove.taskmanager import manager as taskmanager_manager
 
+from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.trove_adapter import contract
@@ -80,10 +81,12 @@ class ReplicationRowsTest(contract.ContractTestCase):
         """Unless they have ended meanwhile, and have not found their task."""
         others = {self.one.id: 'MIGRATING'}
         rows = replication_rows.ReplicationRows(find_task=others.get)
-        rows.end_tasks({self.one.id: 'MIGRATING', self.two.id: 'RESIZING'})
-        self.assertEqual(InstanceTasks.MIGRATING, self.shown(self.one)[1])
-        self.assertEqual(InstanceTasks.NONE, self.shown(self.two)[1])
-        self.two.update(task_status=PROMOTING)
+        for kind in ReplacementKind:
+            self.one.update(task_status=PROMOTING)
+            rows.end_tasks({self.one.id: 'MIGRATING', self.two.id: kind.task})
+            self.assertEqual(InstanceTasks.MIGRATING, self.shown(self.one)[1])
+            self.assertEqual(InstanceTasks.NONE, self.shown(self.two)[1])
+            self.two.update(task_status=PROMOTING)
         rows.record([RowChange(self.two.id, self.one.id, 'MIGRATING')])
         self.assertEqual((self.one.id, InstanceTasks.NONE), self.shown(self.two))
         # Trove has set another one since.

@@ -4,13 +4,13 @@
 It only delegates: to :mod:`data_volume` for the volume, :mod:`tuning` for sizes, :mod:`quiesce` for
 backups, :mod:`restored_server` for the first start on a backup's data, :mod:`hot_server` for a
 server that ran before the instance, :mod:`moved_server` for the first start on another server's
-volume, :mod:`replication` for replicas, :mod:`volume_watch` for the end of a server that lost its
-volume, and to Trove for the rest.
+volume, :mod:`replication` for replicas, :mod:`accounts` for users, :mod:`volume_watch` for the end
+of a server that lost its volume, and to Trove for the rest.
 """
 
 import contextlib
+import functools
 import inspect
-import os
 import socket
 import subprocess
 from collections.abc import Collection
@@ -19,20 +19,20 @@ from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
 from trove.common import cfg
-from trove.common.notification import EndNotification
 from trove.guestagent.datastore.mysql import manager as mysql_manager
-from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import (
+    accounts,
     backup_lock,
     backup_settings,
     hot_server,
     instance_volume,
     interface_wait,
     machine_identity,
+    machine_size,
     moved_server,
     quiesce,
     read_only,
@@ -80,11 +80,11 @@ class Manager(mysql_manager.Manager):
         app = server.MySqlServer(
             status,
             self.docker_client,
-            measure=self._measure,
+            measure=functools.partial(machine_size.measure, self._volume),
             server_id=server_config.server_id_of(CONF.guest_id or ''),
         )
         # Trove's MySQL manager takes no application object, its base class does.
-        common_manager.MySqlManager.__init__(self, app, status, mysql_service.MySqlAdmin(app))
+        common_manager.MySqlManager.__init__(self, app, status, accounts.Accounts(app))
         self._quiescer = quiesce.Quiescer(
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
@@ -307,52 +307,9 @@ class Manager(mysql_manager.Manager):
         if self.status.is_installed and self.status.is_running:
             self.replication.resume(self.app)
 
-    def enable_root(self, context):
-        """Enable root; not on a replica."""
-        self._check_is_no_replica()
-        return super().enable_root(context)
-
-    def enable_root_with_password(self, context, root_password=None):
-        """Enable root with a password; not on a replica."""
-        self._check_is_no_replica()
-        return super().enable_root_with_password(context, root_password)
-
-    def disable_root(self, context):
-        """Give root an unknown password; not on a replica."""
-        self._check_is_no_replica()
-        return super().disable_root(context)
-
-    def create_user(self, context, users):
-        """Create users; not on a replica."""
-        self._check_is_no_replica(context)
-        super().create_user(context, users)
-
-    def change_passwords(self, context, users):
-        """Change the passwords of users; not on a replica."""
-        self._check_is_no_replica(context)
-        super().change_passwords(context, users)
-
-    def update_attributes(self, context, username, hostname, user_attrs):
-        """Change name, host or password of a user; not on a replica."""
-        self._check_is_no_replica(context)
-        super().update_attributes(context, username, hostname, user_attrs)
-
     def apply_overrides(self, context, overrides):
         """Apply options to the running server, but those with which a replica refuses writes."""
         super().apply_overrides(context, read_only.allowed(self.app, overrides))
-
-    def _check_is_no_replica(self, context=None):
-        """Refuse before the server does: Trove logs a statement that fails, with its password.
-
-        :param context: of a request of whose start Trove's API has notified; None: it has not
-        """
-        if read_only.is_configured_replica(self.app):
-            end = contextlib.nullcontext() if context is None else EndNotification(context)
-            with end:
-                raise exceptions.UnsafeSettingsError(
-                    'the instance is a replica, which refuses writes: repeat the request on its '
-                    'source'
-                )
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; idempotent."""
@@ -483,22 +440,3 @@ class Manager(mysql_manager.Manager):
         return self._storage.start_volume_watch(
             self._volume().mount_point, CONF.trove_ceph.cut_off_sec
         )
-
-    def _measure(
-        self, ram_mib: int | None, vcpus: int | None, tier: tuning.Tier | None
-    ) -> tuning.Machine:
-        options = CONF.trove_ceph
-        tier = tier or tuning.Tier(
-            options.volume_iops_per_gib, options.volume_iops_floor, options.volume_iops_cap
-        )
-        size_mib = self._volume().size_mib()
-        return tuning.Machine(
-            ram_mib=ram_mib or _installed_ram_mib(),
-            vcpus=vcpus or os.cpu_count() or 1,
-            volume_mib=size_mib,
-            volume_iops=tier.volume_iops(size_mib),
-        )
-
-
-def _installed_ram_mib() -> int:
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // units.Mi

@@ -11,10 +11,11 @@ from oslotest import base
 # Registers the option ssl_mode.
 from trove.cmd import guest as _trove_guest  # noqa: F401
 from trove.common import cfg
+from trove.guestagent.datastore.mysql import service as mysql_service
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import manager, read_only, replication
+from trove_ceph.guestagent import accounts, manager, read_only, replication
 from trove_ceph.tests.unit.guestagent import replication_world
 from trove_ceph.tests.unit.trove_adapter import contract
 
@@ -219,13 +220,21 @@ class ManagerReplicationTest(base.BaseTestCase):
         )
         # Trove's API notifies of the start of these.
         notified = {'create_user', 'change_passwords', 'update_attributes'}
-        self.manager.app = replication_world.App()
+        stock = {
+            name: self.useFixture(fixtures.MockPatchObject(mysql_service.MySqlAdmin, name)).mock
+            for name in (
+                *('enable_root', 'disable_root'),
+                *('create_users', 'change_passwords', 'update_attributes'),
+            )
+        }
+        app = replication_world.App()
+        self.manager.adm = accounts.Accounts(app)
         for name, given in calls:
             context, sent = _context()
             getattr(self.manager, name)(context, *given)
             self.assertEqual(['end'] if name in notified else [], sent, name)
-        self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
-        read_only.configure_replica(self.manager.app)
+        self.assertEqual([2, 1, 1, 1, 1], [one.call_count for one in stock.values()])
+        read_only.configure_replica(app)
         for name, given in calls:
             context, sent = _context()
             error = self.assertRaises(
@@ -233,7 +242,7 @@ class ManagerReplicationTest(base.BaseTestCase):
             )
             self.assertIn('on its source', str(error))
             self.assertEqual([str(error)] if name in notified else [], sent, name)
-        self.assertEqual(len(calls), len(self.manager.adm.mock_calls))
+        self.assertEqual([2, 1, 1, 1, 1], [one.call_count for one in stock.values()])
 
     def test_a_configuration_leaves_out_what_keeps_a_replica_from_writing(self):
         given = {'event_scheduler': 'ON', 'read_only': 'OFF', 'max_connections': 7}

@@ -73,6 +73,20 @@ class ManagerTest(contract.ContractTestCase):
             (base_service.BaseDbStatus.report_root, 'context'),
         )
 
+    def test_accounts(self):
+        """Of ``accounts``: which of its methods Trove's manager calls."""
+        stock, admin = mysql_manager.Manager, mysql_service.MySqlAdmin
+        for verb, name, parameters in (
+            (stock.enable_root, 'enable_root', 'root_password=None'),
+            (stock.enable_root_with_password, 'enable_root', 'root_password=None'),
+            (stock.disable_root, 'disable_root', ''),
+            (stock.create_user, 'create_users', 'users'),
+            (stock.change_passwords, 'change_passwords', 'users'),
+            (stock.update_attributes, 'update_attributes', 'username, hostname, user_attrs'),
+        ):
+            self.assert_uses(verb, name)
+            self.assert_signatures((getattr(admin, name), parameters))
+
     def test_start_on_a_volume_that_has_a_database(self):
         """As Trove's rebuild, which is replaced."""
         stock = mysql_manager.Manager

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accounts of the server, which its tenant changes on a source only."""
+
+from trove.guestagent.datastore.mysql import service as mysql_service
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import read_only
+
+
+class Accounts(mysql_service.MySqlAdmin):
+    """Trove's accounts; a replica refuses to set a password.
+
+    It refuses before the server does: Trove logs a statement that fails, with its password.
+    """
+
+    def enable_root(self, root_password=None):
+        """Enable root, and return it with its password."""
+        self._check_is_no_replica()
+        return super().enable_root(root_password)
+
+    def disable_root(self):
+        """Give root an unknown password."""
+        self._check_is_no_replica()
+        super().disable_root()
+
+    def create_users(self, users):
+        """Create users."""
+        self._check_is_no_replica()
+        super().create_users(users)
+
+    def change_passwords(self, users):
+        """Change the passwords of users."""
+        self._check_is_no_replica()
+        super().change_passwords(users)
+
+    def update_attributes(self, username, hostname, user_attrs):
+        """Change name, host or password of a user."""
+        self._check_is_no_replica()
+        super().update_attributes(username, hostname, user_attrs)
+
+    def _check_is_no_replica(self):
+        if read_only.is_configured_replica(self.mysql_app):
+            raise exceptions.UnsafeSettingsError(
+                'the instance is a replica, which refuses writes: repeat the request on its source'
+            )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give a new instance a hot guest, on which MySQL runs already, if one fits."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,99 +17,101 @@ from trove_ceph.trove_adapter import instance_creation, warm_server
 LOG = logging.getLogger(__name__)
 
 
-def claim(
-    conf: cfg.ConfigOpts,
-    get_deps: Callable[[], dependencies.BackupDependencies],
-    guests: warm_guests.WarmGuests | None,
-    context: Any,
-    instance_id: str,
-    arguments: Mapping[str, Any],
-    make_golden: Callable[[], bool],
-) -> tuple[instance_creation.HotGuest | None, bool]:
-    """Claim a hot guest for a new instance, and make its volume that of the instance.
-
-    If none fits, or it fails, the instance gets a clone of a golden volume, or no volume yet. It
-    can then be created in the ordinary way.
+@dataclasses.dataclass(frozen=True)
+class Creation:
+    """A new instance that is neither a restore nor a replica.
 
     :param get_deps: returns the dependencies of backups
     :param guests: the warm guests; None: there are none
-    :param arguments: of Trove's create_instance, for neither a restore nor a replica
-    :param make_golden: gives the instance a clone of a golden volume, if one fits; returns whether
-        it did
-    :returns: the guest, None: the instance has none; and whether its volume is a clone of a golden
-        volume
+    :param arguments: of Trove's create_instance
     """
-    found = _claim(conf, get_deps, guests, context, instance_id, arguments)
-    if guests is None or found is None:
-        return None, make_golden()
-    guest, volumes = found
-    assert guest.volume_id is not None
 
-    def replace_volume() -> bool:
-        # If Cinder refuses that, the clone would be taken to exist already.
-        return volumes.take_back(guest, instance_id) and make_golden()
+    conf: cfg.ConfigOpts
+    get_deps: Callable[[], dependencies.BackupDependencies]
+    guests: warm_guests.WarmGuests | None
+    context: Any
+    instance_id: str
+    arguments: Mapping[str, Any]
 
-    try:
-        volumes.hand_over(guest.volume_id, instance_id)
-    except Exception as error:
-        LOG.warning(
-            'Instance %s: the volume of hot guest %s could not be taken: %s',
-            *(instance_id, guest.guest_id, error),
-        )
-        guests.retire(guest, 'its volume could not be given to its instance')
-        return None, replace_volume()
-    LOG.info('Instance %s: claimed hot guest %s', instance_id, guest.guest_id)
-    return instance_creation.HotGuest(guest, replace_volume), False
+    def claim(
+        self, make_golden: Callable[[], bool]
+    ) -> tuple[instance_creation.HotGuest | None, bool]:
+        """Claim a hot guest, and make its volume that of the instance.
 
+        If none fits, or it fails, the instance gets a clone of a golden volume, or no volume yet.
+        It can then be created in the ordinary way.
 
-def _claim(
-    conf: cfg.ConfigOpts,
-    get_deps: Callable[[], dependencies.BackupDependencies],
-    guests: warm_guests.WarmGuests | None,
-    context: Any,
-    instance_id: str,
-    arguments: Mapping[str, Any],
-) -> tuple[GuestRecord, hot_volume.HotVolumes] | None:
-    """Claim a hot guest, and return it with the volumes of hot guests; None: none fits."""
-    try:
-        volume = guest_factory.hot_volume(conf)
-        if guests is None or volume is None or not _fits(conf, volume, arguments):
+        :param make_golden: gives the instance a clone of a golden volume, if one fits; returns
+            whether it did
+        :returns: the guest, None: the instance has none; and whether its volume is a clone of a
+            golden volume
+        """
+        found = self._claim()
+        if self.guests is None or found is None:
+            return None, make_golden()
+        guest, volumes = found
+        assert guest.volume_id is not None
+
+        def replace_volume() -> bool:
+            # If Cinder refuses that, the clone would be taken to exist already.
+            return volumes.take_back(guest, self.instance_id) and make_golden()
+
+        try:
+            volumes.hand_over(guest.volume_id, self.instance_id)
+        except Exception as error:
+            LOG.warning(
+                'Instance %s: the volume of hot guest %s could not be taken: %s',
+                *(self.instance_id, guest.guest_id, error),
+            )
+            self.guests.retire(guest, 'its volume could not be given to its instance')
+            return None, replace_volume()
+        LOG.info('Instance %s: claimed hot guest %s', self.instance_id, guest.guest_id)
+        return instance_creation.HotGuest(guest, replace_volume), False
+
+    def _claim(self) -> tuple[GuestRecord, hot_volume.HotVolumes] | None:
+        """Claim a hot guest, and return it with the volumes of hot guests; None: none fits."""
+        arguments = self.arguments
+        try:
+            volume = guest_factory.hot_volume(self.conf)
+            if self.guests is None or volume is None or not self._fits(volume):
+                return None
+            deps = self.get_deps()
+            instance = deps.trove.find_instance(self.instance_id)
+            if instance is None or instance.volume_id or not instance.has_our_guest_agent:
+                return None
+            volumes = guest_factory.make_hot_volumes(self.conf, deps)
+            contents = instance_creation.render_config(
+                self.context, self.instance_id, arguments['flavor']
+            )
+            # The server that the guest runs; the name of the version may be another one.
+            version = arguments.get('ds_version') or instance.version
+            guest = self.guests.claim_hot(
+                self.instance_id,
+                instance_creation.version_id(self.context, self.instance_id),
+                arguments['flavor']['id'],
+                arguments['image_id'],
+                arguments.get('availability_zone'),
+                hot_spec.HotSpec(volume, version, contents).digest,
+            )
+        except Exception as error:
+            # Whatever it is, an instance can be created without a hot guest.
+            LOG.warning('Instance %s: no hot guest could be claimed: %s', self.instance_id, error)
             return None
-        deps = get_deps()
-        instance = deps.trove.find_instance(instance_id)
-        if instance is None or instance.volume_id or not instance.has_our_guest_agent:
-            return None
-        volumes = guest_factory.make_hot_volumes(conf, deps)
-        contents = instance_creation.render_config(context, instance_id, arguments['flavor'])
-        # The server that the guest runs; the name of the version may be another one.
-        version = arguments.get('ds_version') or instance.version
-        guest = guests.claim_hot(
-            instance_id,
-            instance_creation.version_id(context, instance_id),
-            arguments['flavor']['id'],
-            arguments['image_id'],
-            arguments.get('availability_zone'),
-            hot_spec.HotSpec(volume, version, contents).digest,
+        return None if guest is None else (guest, volumes)
+
+    def _fits(self, volume: hot_spec.HotVolume) -> bool:
+        """Return whether the request is for what a hot guest is.
+
+        Its server runs without options of a tenant, and the agent sets no root password on a volume
+        with data. The scheduler places servers of a group or a cluster.
+        """
+        asked = hot_spec.HotVolume(
+            self.arguments['volume_type'] or self.conf.cinder_volume_type,
+            self.arguments['volume_size'],
         )
-    except Exception as error:
-        # Whatever it is, an instance can be created without a hot guest.
-        LOG.warning('Instance %s: no hot guest could be claimed: %s', instance_id, error)
-        return None
-    return None if guest is None else (guest, volumes)
-
-
-def _fits(conf: cfg.ConfigOpts, volume: hot_spec.HotVolume, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a request is for what a hot guest is.
-
-    Its server runs without options of a tenant, and the agent sets no root password on a volume
-    with data. The scheduler places servers of a group or a cluster.
-    """
-    asked = hot_spec.HotVolume(
-        arguments['volume_type'] or conf.cinder_volume_type, arguments['volume_size']
-    )
-    needs_own = ('overrides', 'root_password', 'cluster_config', 'locality')
-    return (
-        asked == volume
-        and not any(arguments.get(name) for name in needs_own)
-        and warm_server.allows_guests()
-    )
+        needs_own = ('overrides', 'root_password', 'cluster_config', 'locality')
+        return (
+            asked == volume
+            and not any(self.arguments.get(name) for name in needs_own)
+            and warm_server.allows_guests()
+        )

@@ -198,9 +198,9 @@ class Manager(manager.Manager):
                 make_golden = functools.partial(
                     golden_volume.create, CONF, self._deps, context, instance_id, arguments
                 )
-                hot, is_golden = hot_guests.claim(
-                    CONF, self._deps, guests, context, instance_id, arguments, make_golden
-                )
+                hot, is_golden = hot_guests.Creation(
+                    CONF, self._deps, guests, context, instance_id, arguments
+                ).claim(make_golden)
             with restore.ending() if restore else contextlib.nullcontext():
                 instance_creation.create(context, instance_id, arguments, guests, is_golden, hot)
             if restore or is_golden or hot:

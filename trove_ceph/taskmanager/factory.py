@@ -47,6 +47,7 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
         servers=nova.Nova.of_session(session, region_name=region, **nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
         find_image=tiers.find,
+        pools_of=tiers.pools_of,
         worker=claimant_of(conf),
         heartbeat=heartbeat.Heartbeat(
             records.claims, options.heartbeat_interval_sec, options.claim_expiry_sec

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the Ceph images of volumes, and the pool of the vault, by the tiers file."""
 
+from collections.abc import Sequence
+
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import image_types
@@ -35,6 +37,14 @@ class VolumeLocations:
             status=volume.status,
         )
         return planning.image_of(tiers_file.load(self._path), listed)
+
+    def pools_of(self, pool: str) -> Sequence[str]:
+        """Return the pools in which the images of a pool have their data and headers.
+
+        :raises InvalidTiersError: the file cannot be used
+        """
+        tiers = tiers_file.load(self._path).tiers.values()
+        return next((one.pools for one in tiers if one.pool == pool), (pool,))
 
     def has_type(self, volume_type: str | None) -> bool:
         """Return whether a volume type is that of a tier.

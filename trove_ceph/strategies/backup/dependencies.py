@@ -4,7 +4,7 @@
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from trove_ceph import waiting
@@ -99,6 +99,7 @@ class BackupDependencies:
     """The dependencies of the operations on backups.
 
     :param find_image: returns the image of a volume; None if the volume is on no tier
+    :param pools_of: returns the pools in which the images of a pool have their data and headers
     :param guest: returns the client of the guest agent of an instance, by the instance's id
     :param worker: the name and the rules under which this process claims records
     :param heartbeat: renews the claims of this process
@@ -113,6 +114,7 @@ class BackupDependencies:
     servers: Servers
     guest: Callable[[str], Guest]
     find_image: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
+    pools_of: Callable[[str], Sequence[str]]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     vault: Callable[[], str]

@@ -22,11 +22,12 @@ def check_room(
     :param volume_type: the name of their volume type
     :param size_gib: of each volume
     :param count: how many
-    :raises NoSpaceError: the pool is full
+    :raises NoSpaceError: a pool that would have their data or headers is full
     :raises QuotaExceededError: Cinder's quota does not allow the volumes
     """
-    usage = deps.storage.usage(backend.pool)
-    if usage.full:
-        raise exceptions.NoSpaceError(f'{subject}: {usage}')
+    for pool in deps.pools_of(backend.pool):
+        usage = deps.storage.usage(pool)
+        if usage.full:
+            raise exceptions.NoSpaceError(f'{subject}: {usage}')
     projects = [deps.cinder.project_id]
     checks.check_quota(deps.cinder, projects, subject, volume_type, size_gib, count)

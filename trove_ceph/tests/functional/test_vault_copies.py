@@ -61,6 +61,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             servers=None,
             guest=None,
             find_image=None,
+            pools_of=None,
             worker=WORKER,
             heartbeat=heartbeat.Heartbeat(self.records.claims, 5, 45),
             vault=lambda: self.second_pool,

@@ -155,6 +155,15 @@ class PlanningTest(base.BaseTestCase):
         # It is the pool of the new volume that counts.
         self.assertEqual(SLOW, self.plan(volume_type='slow').backend.name)
 
+    def test_refuses_a_full_data_pool_of_an_erasure_coded_tier(self):
+        """The pool of the image holds its header only."""
+        pool = self.location.pool
+        self.world.pools_of[pool] = [pool, 'vault-data']
+        self.plan()
+        self.world.cluster.capacities['vault-data'] = 0
+        message = self.refused(exceptions.NoSpaceError)
+        self.assertIn(f'{restore_request(self.world)}: pool vault-data: 100% filled', message)
+
     def test_accepts_a_volume_type_of_any_back_end(self):
         self.world.cinder.add_type('any', extra_specs={'volume_backend_name': None})
         self.assertEqual(worlds.NVME, self.plan(volume_type='any').backend.name)

@@ -54,6 +54,8 @@ class World(service_world.World):
         self._heartbeats = []
         self.trove = trove_db.TroveDatabase()
         self.policy = backup_types.BackupSettings(limit_sec=LIMIT_SEC)
+        # Of erasure-coded tiers: all their pools, by that of the images.
+        self.pools_of = {}
         # The requests to other services, in their order.
         self.events = []
         # Background requests are answered only when the operation waits for them.
@@ -100,6 +102,7 @@ class World(service_world.World):
             servers=self.servers,
             guest=lambda instance_id: RemoteGuest(self, strike, instance_id),
             find_image=self.find_image,
+            pools_of=lambda pool: self.pools_of.get(pool, [pool]),
             worker=self.worker(expiry),
             heartbeat=beating,
             vault=lambda: 'vault',

@@ -37,6 +37,11 @@ tiers:
     volume_type: {name: fast, backend: nvme}
 """
 
+ERASURE_CODED = """
+  wide: {purpose: vault, device_class: hdd, pool: wide, copies: 2, placement_groups: {count: 8},
+         erasure: {k: 2, m: 1}}
+"""
+
 VAULTS = """
   slow: {purpose: vault, device_class: hdd, pool: vault-hdd, copies: 2,
          placement_groups: {count: 8}}
@@ -369,6 +374,14 @@ class VolumeLocationsTest(base.BaseTestCase):
         self.assertEqual('volumes-nvme/volume-id', str(self.find('blocks@nvme#nvme')))
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
+
+    def test_pools(self):
+        locations = volume_location.VolumeLocations(self.path)
+        found = [tuple(locations.pools_of(one)) for one in ('volumes-nvme', 'of-no-tier')]
+        self.assertEqual([('volumes-nvme',), ('of-no-tier',)], found)
+        with open(self.path, 'a') as tiers:
+            tiers.write(ERASURE_CODED)
+        self.assertEqual(('wide', 'wide-data'), tuple(locations.pools_of('wide')))
 
     def test_types(self):
         locations = volume_location.VolumeLocations(self.path)

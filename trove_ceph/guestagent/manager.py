@@ -254,6 +254,7 @@ class Manager(mysql_manager.Manager):
             if replica_info:
                 self._start_clone(ds_version, data_dir, replica_info)
             else:
+                self.replication.keep_identity(self.app, data_dir)
                 moved_server.MovedServer(self.app, data_dir).start(
                     ds_version, self.get_start_db_params(data_dir)
                 )

@@ -23,6 +23,7 @@ from trove_ceph.guestagent import (
     semi_sync,
     server,
     server_config,
+    server_uuid,
 )
 
 LOG = logging.getLogger(__name__)
@@ -39,13 +40,29 @@ _POLL_SEC = 0.2
 _TIMEOUT_SEC = 120
 #: Of one wait for transactions.
 MAX_WAIT_SEC = 30
+#: A source sends something at least this often, however idle it is.
+_HEARTBEAT_SEC = 2
+#: After this silence a replica gives its connection up, which the server of a dead host does not
+#: close. A busy source or network delays a heartbeat, so that several must be missing in a row. It
+#: also bounds the wait for an answer to an attempt to connect.
+_SILENCE_SEC = 10
+#: Between two attempts to connect, of which the first follows at once.
 _RETRY_SEC = 5
 # As good as for ever; MySQL 8.4 and later give up after ten attempts by default.
 _RETRY_COUNT = 2**31 - 1
 _FOLLOW = (
     'CHANGE REPLICATION SOURCE TO SOURCE_HOST = %s, SOURCE_PORT = %s, SOURCE_USER = %s, '
     'SOURCE_PASSWORD = %s, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, GET_SOURCE_PUBLIC_KEY = 1, '
-    f'SOURCE_CONNECT_RETRY = {_RETRY_SEC}, SOURCE_RETRY_COUNT = {_RETRY_COUNT}'
+    f'SOURCE_CONNECT_RETRY = {_RETRY_SEC}, SOURCE_RETRY_COUNT = {_RETRY_COUNT}, '
+    f'SOURCE_HEARTBEAT_PERIOD = {_HEARTBEAT_SEC}'
+)
+_NET_TIMEOUT = 'replica_net_timeout'
+# A channel that an earlier agent has created may have heartbeats every 30 s only: an idle source
+# would be taken for a dead one.
+_NOTICE_SILENCE = (
+    f'SET GLOBAL {_NET_TIMEOUT} = (SELECT CAST(IF(MAX(HEARTBEAT_INTERVAL) BETWEEN 0.001 AND '
+    f'{_SILENCE_SEC // 2}, {_SILENCE_SEC}, @@GLOBAL.{_NET_TIMEOUT}) AS UNSIGNED) '
+    'FROM performance_schema.replication_connection_configuration)'
 )
 
 
@@ -115,7 +132,7 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
                 _FOLLOW, (source['host'], source['port'], user['name'], user['password'])
             )
             self._store(service, _find_server_uuid(cursor))
-            cursor.execute('START REPLICA')
+            _start(service, cursor)
         self._wait_until_connected(service)
 
     def detach_slave(self, service, for_failover):
@@ -195,8 +212,8 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         A server on a clone that has not got its own identity yet is left alone: it would follow in
         the name of the server that was cloned.
         """
-        server_uuid = self._stored(service).get(_SERVER_UUID)
-        if not server_uuid:
+        own_uuid = self._stored(service).get(_SERVER_UUID)
+        if not own_uuid:
             return False
         with _dict_cursor(service) as cursor:
             cursor.execute('SHOW REPLICA STATUS')
@@ -204,11 +221,22 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
             if not channel or not _is_idle(channel):
                 return False
             cursor.execute('SELECT @@server_uuid AS uuid')
-            if cursor.fetchone()['uuid'] != server_uuid:
+            if cursor.fetchone()['uuid'] != own_uuid:
                 return False
-            cursor.execute('START REPLICA')
+            _start(service, cursor)
         LOG.info('Following %s again after a restart', channel['Source_Host'])
         return True
+
+    def keep_identity(self, service: server.MySqlServer, data_dir: str) -> None:
+        """Record the identity of a replica that has not started yet on its own volume.
+
+        If its start fails, and the cause is repaired later, :meth:`resume` has it follow.
+
+        :param data_dir: path of the data directory
+        """
+        found = server_uuid.find(data_dir)
+        if found and read_only.is_configured_replica(service):
+            self._store(service, found)
 
     def follow_under_own_identity(self, service: server.MySqlServer) -> None:
         """Have a replica follow again that was started on a volume of its own, its former one."""
@@ -232,9 +260,9 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         return self._stored(service).get(_REQUEST) == request_id
 
     def _store(
-        self, service: server.MySqlServer, server_uuid: str, request_id: str | None = None
+        self, service: server.MySqlServer, own_uuid: str, request_id: str | None = None
     ) -> None:
-        values = {_SERVER_UUID: server_uuid}
+        values = {_SERVER_UUID: own_uuid}
         if request_id is not None:
             values[_REQUEST] = request_id
         configured = service.configuration_manager
@@ -299,6 +327,13 @@ def _find_channel(service: server.MySqlServer) -> dict[str, Any] | None:
     with _dict_cursor(service) as cursor:
         cursor.execute('SHOW REPLICA STATUS')
         return cursor.fetchone()
+
+
+def _start(service: server.MySqlServer, cursor: pymysql.cursors.Cursor) -> None:
+    """Start replication; a silent source is noticed, as long as its tenant does not say when."""
+    if service.configuration_manager.effective(_NET_TIMEOUT) is None:
+        cursor.execute(_NOTICE_SILENCE)
+    cursor.execute('START REPLICA')
 
 
 def _refuses_writes(cursor: pymysql.cursors.Cursor) -> bool:

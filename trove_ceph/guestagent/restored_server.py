@@ -20,7 +20,7 @@ from oslo_log import log as logging
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import init_file, persisted_options, server
+from trove_ceph.guestagent import init_file, persisted_options, server, server_uuid
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class RestoredServer:
         """
         self._check()
         passwords = new_passwords()
-        self._remove_server_uuid()
+        server_uuid.remove(self._data_dir)
         persisted_options.remove(self._app, self._data_dir, self._not_persisted)
         self._app.save_password('root', passwords.root)
         self._app.save_password(init_file.ADMIN, passwords.admin)
@@ -105,10 +105,6 @@ class RestoredServer:
             raise exceptions.InvalidBackupError(
                 f'{self._data_dir}: has no database of MySQL 8.0 or later'
             )
-
-    def _remove_server_uuid(self) -> None:
-        path = posixpath.join(self._data_dir, 'auto.cnf')
-        operating_system.remove(path, force=True, recursive=False, as_root=True)
 
     def _verify_identity(self) -> None:
         """Log in with the new password, and check the replication of the server."""

@@ -2,13 +2,15 @@
 """A real server on a clone of a running one follows it, without a transaction of its own."""
 
 import contextlib
+import os
+import signal
 from concurrent import futures
 
 import pymysql
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import persisted_options, read_only, replication, semi_sync
-from trove_ceph.tests.functional import replication_servers
+from trove_ceph.tests.functional import base, replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
 SOURCE_ID = 'fedcba98-7654-3210-fedc-ba9876543210'
@@ -275,6 +277,25 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
             pass
         self._check_equal(self.source, self.replica)
         self.assertEqual(uuids, [app.value('@@server_uuid') for app in (self.source, self.replica)])
+
+    @base.serial
+    def test_silent_source_is_noticed_before_mysql_does_by_default(self):
+        """The server of a dead host closes no connection."""
+        self._clone()
+        self._stop_events()
+        self.assertEqual(10, self.replica.value('@@GLOBAL.replica_net_timeout'))
+        # An idle source is no silent one.
+        deadline = waiting.Deadline(15)
+        while deadline.pause(1):
+            self.assertEqual('ON', self.replica.status()['io_state'])
+        os.kill(self.source.server.pid, signal.SIGSTOP)
+        try:
+            deadline = waiting.Deadline(40)
+            while self.replica.status()['io_state'] == 'ON':
+                self.assertTrue(deadline.pause(1), 'the replica waits for 60 s')
+        finally:
+            os.kill(self.source.server.pid, signal.SIGCONT)
+        self.replica.wait_for_status(io_state='ON', sql_state='ON')
 
     def test_moved_source_waits_for_its_replica_from_its_start_on(self):
         self._clone()

@@ -184,7 +184,12 @@ class ManagerReplicationTest(base.BaseTestCase):
         self.manager.start_moved_server(None, 'a-request', *OF_THE_SERVER)
         self.pending.pop()()
         self.assertEqual(
-            ['volume.prepare_replacement', 'start', 'replication.follow_under_own_identity'],
+            [
+                'volume.prepare_replacement',
+                'replication.keep_identity',
+                'start',
+                'replication.follow_under_own_identity',
+            ],
             [
                 name
                 for name in self.actions()

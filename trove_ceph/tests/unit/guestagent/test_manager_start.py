@@ -124,6 +124,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         mock.call.app.set_data_dir('/var/lib/mysql/data'),
         mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
         mock.call.app.update_overrides({'max_connections': 7}),
+        mock.call.replication.keep_identity(mock.ANY, '/var/lib/mysql/data'),
         mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
     )
     FOLLOWS = mock.call.replication.follow_under_own_identity(mock.ANY)

@@ -9,7 +9,7 @@ from trove.common.db.mysql import models as mysql_models
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import read_only, replication, replication_user
-from trove_ceph.tests.unit.guestagent import replication_world
+from trove_ceph.tests.unit.guestagent import replication_world, server_world
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
 CONTEXT = {
@@ -54,7 +54,10 @@ class FollowingTest(ReplicationTestCase):
         self.replicate()
         ((statement, arguments),) = self.app.executed('CHANGE REPLICATION SOURCE')
         self.assertEqual(('192.0.2.1', 3306, 'slave_0123456789', 'Secret-1'), arguments)
-        for option in ('SOURCE_AUTO_POSITION = 1', 'SOURCE_SSL = 1', 'GET_SOURCE_PUBLIC_KEY = 1'):
+        for option in (
+            *('SOURCE_AUTO_POSITION = 1', 'SOURCE_SSL = 1', 'GET_SOURCE_PUBLIC_KEY = 1'),
+            'SOURCE_HEARTBEAT_PERIOD = 2',
+        ):
             self.assertIn(option, statement)
         self.assertNotIn('Secret-1', self.logged.output)
 
@@ -146,6 +149,39 @@ class ResumeTest(ReplicationTestCase):
         # It is the identity of the instance on a volume that it had before.
         self.strategy.follow_under_own_identity(self.app)
         self.assertEqual('Yes', self.app.channel['Replica_IO_Running'])
+
+    def test_after_a_failed_start_on_another_root_disk(self):
+        """The tenant has repaired its cause, such as an option, and restarts the server."""
+        files = server_world.Files(self, [])
+        path = '/data/auto.cnf'
+        for content in (f'[auto]\nserver-uuid={replication_world.UUID}\n', '', 'x', '[auto]\n'):
+            files.contents[path] = content
+            self.overrides.clear()
+            read_only.configure_replica(self.app)
+            self.strategy.keep_identity(self.app, '/data')
+            self.app.channel |= IDLE
+            self.assertEqual(replication_world.UUID in content, self.resumed(), content)
+        del files.contents[path]
+        self.strategy.keep_identity(self.app, '/data')
+        self.assertNotIn('replication', self.overrides)
+
+    def test_identity_of_a_server_that_is_no_replica(self):
+        server_world.Files(self, []).contents['/data/auto.cnf'] = '[auto]\nserver-uuid=one\n'
+        self.overrides.clear()
+        self.strategy.keep_identity(self.app, '/data')
+        self.assertEqual({}, self.overrides)
+
+    def test_silent_source_is_noticed_after_each_start(self):
+        for _ in range(2):
+            self.app.channel |= IDLE
+            self.assertTrue(self.resumed())
+            (statement,) = [found for found, _ in self.app.executed('SET GLOBAL replica_net')]
+            self.assertIn('BETWEEN 0.001 AND 5, 10,', statement)
+        options = {'mysqld': {'replica_net_timeout': 77}}
+        self.app.configuration_manager.apply_system_override(options, 'of the tenant')
+        self.app.channel |= IDLE
+        self.assertTrue(self.resumed())
+        self.assertEqual([], self.app.executed('SET GLOBAL replica_net'))
 
     def test_not_after_it_was_detached(self):
         self.strategy.detach_slave(self.app, True)

@@ -14,6 +14,12 @@ guest uses already:
 - In the main table its default route has a high metric, for a guest that has no other one.
 - Its name servers are not used: the guest resolves only names of the control plane.
 
+IPv6 addresses are used at once, without the detection of duplicates. Neutron gives an address to
+one port, so another machine has it only if it had the port before: after a failover the old server
+may still run on a host that does not hear of its deletion. It is fenced, and must give way. But its
+answer would have the kernel mark the address as a duplicate for ever, or the link-local one of the
+same MAC address, without which no router is found.
+
 A kernel that checks the return path strictly (``rp_filter=1``) drops packets to a container, since
 the main table has another default route. The distributions that use networkd check it loosely.
 """
@@ -114,14 +120,18 @@ def _link_sections(interface: Interface, table: int) -> Iterator[Section]:
     yield from _network_sections(interface, table)
     for address in interface.addresses:
         # The networks of tenants may have the addresses of the management network.
-        yield 'Address', {'Address': address, 'RouteMetric': _BASE}
+        settings = {'Address': address, 'RouteMetric': _BASE}
+        if ipaddress.ip_interface(address).version == 6:
+            settings['DuplicateAddressDetection'] = 'none'
+        yield 'Address', settings
 
 
 def _network_sections(interface: Interface, table: int) -> Iterator[Section]:
     if all(ipaddress.ip_interface(one).version == 4 for one in interface.addresses):
         yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'no'}
         return
-    yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'yes'}
+    # Of the link-local address, which the kernel makes: no probes.
+    yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'yes', 'IPv6DuplicateAddressDetection': 0}
     # Routers announce the gateway of IPv6. The addresses are known.
     yield (
         'IPv6AcceptRA',

@@ -73,6 +73,7 @@ def problems(found: Mapping[str, str], firmware: str) -> list[str]:
         not in (found["mitigations"]),
         f"systemd-timesyncd is {found['time']}": found["time"] == "active",
         f"the resolver is {found['resolver']}": found["resolver"].startswith("active "),
+        f"it detects duplicates of IPv6 addresses: {found['dad']}": found["dad"] == "0",
         f"the agent is {found['agent']}": found["agent"] == "enabled",
         f"docker is {found['docker']}": found["docker"].startswith("active mysql:"),
         f"containers are confined by {found['confinement']}": "apparmor" in found["confinement"],

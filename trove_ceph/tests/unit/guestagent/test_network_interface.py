@@ -99,6 +99,17 @@ class RenderTest(base.BaseTestCase):
                 expected, [{key: one[key] for key in announced if key in one} for one in found]
             )
 
+    def test_the_predecessor_of_a_port_does_not_take_its_addresses_away(self):
+        """The kernel would never use an address that another machine answers for."""
+        text = network_interface.render(interface(addresses=('10.0.0.5/24', 'fd00::5/64')), 0)
+
+        found = {one['Address']: one for one in self.named('Address', text)}
+        self.assertEqual('none', found['fd00::5/64']['DuplicateAddressDetection'])
+        self.assertNotIn('DuplicateAddressDetection', found['10.0.0.5/24'])
+        # The link-local one.
+        (network,) = self.named('Network', text)
+        self.assertEqual('0', network['IPv6DuplicateAddressDetection'])
+
     def test_without_gateway_and_mtu(self):
         text = network_interface.render(interface(gateway=None, mtu=None), 0)
 

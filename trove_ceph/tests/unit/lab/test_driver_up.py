@@ -191,7 +191,7 @@ class UpTest(UpTestCase):
     def test_the_task_manager_of_trove_keeps_no_warm_guests(self):
         playbook = self.program('ansible/bin/ansible-playbook')
         self._job_succeeds()
-        self.settings.values |= {'warm_guests': 1, 'backups': 'stock'}
+        self.settings.values.update(warm_guests=1, backups='stock')
         self.assertEqual(0, self._up())
         self.assertIn(str(self.lab_dir / 'site.yml'), json.loads(playbook.read_text())['arguments'])
 

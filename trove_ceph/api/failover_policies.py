@@ -11,7 +11,7 @@ from trove.common import policy, wsgi
 
 from trove_ceph.api import controller, datastore_targets, schemas, views
 from trove_ceph.db import failover_policies
-from trove_ceph.db.failover_record import FailoverPolicy
+from trove_ceph.db.failover_record import FailoverPolicy, Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.strategies.policies import policy_match
 from trove_ceph.trove_adapter import trove_db
@@ -67,16 +67,20 @@ class FailoverPoliciesController(controller.Controller):
             datastore_targets.check(_KEY, target)
         with controller.translated():
             created = self._store.add(
-                scope, target, project_id=project_id, enabled=content.get('enabled', True)
+                scope,
+                target,
+                project_id=project_id,
+                enabled=content.get('enabled', True),
+                prefer=Preference(content.get('prefer', Preference.VOLUME)),
             )
         return _shown(created, 201)
 
     def edit(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
-        """Enable or disable a policy. The extensions' router maps PATCH to edit."""
+        """Change a policy. The extensions' router maps PATCH to edit."""
         self._find(self.context_of(req), 'update', id)
         content = self.content_of(body, _KEY, schemas.FAILOVER_POLICY_CHANGES)
         with controller.translated():
-            self._store.change(id, enabled=content['enabled'])
+            self._store.change(id, **content)
             found = self._store.find(id)
         if found is None:
             raise controller.absent(_subject(id))

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from trove_ceph.db.failover_record import Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.enums import QuiesceLevel
 
@@ -129,11 +130,16 @@ POLICY: dict[str, Any] = {
     },
 }
 
+_FAILOVER_POLICY_VALUES: dict[str, Any] = {
+    'enabled': _FLAG,
+    'prefer': {'enum': [str(one) for one in Preference]},
+}
+
 FAILOVER_POLICY_CHANGES: dict[str, Any] = {
     'type': 'object',
-    'required': ['enabled'],
+    'minProperties': 1,
     'additionalProperties': False,
-    'properties': {'enabled': _FLAG},
+    'properties': _FAILOVER_POLICY_VALUES,
 }
 
 FAILOVER_POLICY: dict[str, Any] = {
@@ -141,7 +147,7 @@ FAILOVER_POLICY: dict[str, Any] = {
     'required': ['scope', 'target'],
     'additionalProperties': False,
     'properties': {
-        'enabled': _FLAG,
+        **_FAILOVER_POLICY_VALUES,
         'scope': {'enum': [str(scope) for scope in (Scope.INSTANCE, Scope.DATASTORE)]},
         'target': {
             'type': 'string',

@@ -108,6 +108,7 @@ def failover_policy(policy: FailoverPolicy) -> Mapping[str, Any]:
         'scope': str(policy.scope),
         'target': policy.target,
         'enabled': policy.enabled,
+        'prefer': str(policy.prefer),
         'project_id': policy.project_id,
         'created_at': timestamp(policy.created_at),
         'updated_at': timestamp(policy.updated_at),
@@ -142,7 +143,7 @@ def failover(record: ReplacementRecord, with_servers: bool) -> Mapping[str, Any]
         'requested_by': str(record.requested_by),
         'force': record.is_forced,
     }
-    names = ('cause', 'reason', 'step', 'error', 'attempts')
+    names = ('cause', 'reason', 'step', 'error', 'attempts', 'promoted_id')
     shown |= {name: getattr(record, name) for name in names}
     shown |= {name: timestamp(getattr(record, name)) for name in _FAILOVER_TIMES}
     if with_servers:

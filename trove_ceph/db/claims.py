@@ -32,6 +32,7 @@ _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.DELETE_INSTANCE: tables.InstanceOperationRow,
     Role.PROMOTE_REPLICA: tables.InstanceOperationRow,
     Role.EJECT_SOURCE: tables.InstanceOperationRow,
+    Role.TAKE_OVER: tables.InstanceOperationRow,
     Role.DETACH_REPLICA: tables.InstanceOperationRow,
     Role.CHANGE_SOURCE: tables.InstanceOperationRow,
     Role.KEEP_GUESTS: tables.GuestPoolRow,

@@ -50,7 +50,7 @@ class FailoverPolicyStore:
         now = self._transactions.clock()
         policy = FailoverPolicy(str(uuid.uuid4()), scope, target, now, now, **values)
         with self._transactions.writing() as session:
-            session.add(_Row(**dataclasses.asdict(policy) | {'scope': str(scope)}))
+            session.add(_Row(**_columns(dataclasses.asdict(policy))))
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
@@ -60,13 +60,16 @@ class FailoverPolicyStore:
         return policy
 
     @retry_on_deadlock
-    def change(self, policy_id: str, enabled: bool) -> None:
-        """Enable or disable a policy; do nothing if it does not exist."""
+    def change(self, policy_id: str, **values: Any) -> None:
+        """Change a policy; do nothing if it does not exist.
+
+        :param values: ``enabled`` or ``prefer``; others stay
+        """
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(_Row)
                 .where(_Row.policy_id == policy_id)
-                .values(enabled=enabled, updated_at=self._transactions.clock())
+                .values(**_columns(values), updated_at=self._transactions.clock())
             )
 
     @retry_on_deadlock
@@ -74,3 +77,10 @@ class FailoverPolicyStore:
         """Delete a policy; idempotent."""
         with self._transactions.writing() as session:
             session.execute(sa.delete(_Row).where(_Row.policy_id == policy_id))
+
+
+def _columns(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of columns as the table stores them."""
+    return {
+        name: str(value) if name in ('scope', 'prefer') else value for name, value in values.items()
+    }

@@ -3,10 +3,20 @@
 
 import dataclasses
 import datetime
+import enum
 from collections.abc import Mapping
 from typing import Any
 
 from trove_ceph.db.policy_record import Scope
+
+
+class Preference(enum.StrEnum):
+    """What an automatic failover tries first."""
+
+    #: Another server gets the volume and the addresses.
+    VOLUME = 'volume'
+    #: A replica that has all that is known takes over from its source; otherwise the volume moves.
+    REPLICA = 'replica'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +28,7 @@ class FailoverPolicy:
     :param project_id: project of the instance; None: the policy belongs to the operator
     :param enabled: False: those that it applies to are not failed over, even if a policy with a
         wider scope is enabled
+    :param prefer: what is tried first, if the instance is a source
     """
 
     policy_id: str
@@ -27,6 +38,7 @@ class FailoverPolicy:
     updated_at: datetime.datetime
     project_id: str | None = None
     enabled: bool = True
+    prefer: Preference = Preference.VOLUME
 
     def __str__(self) -> str:
         return f'failover policy {self.policy_id} ({self.scope} {self.target})'

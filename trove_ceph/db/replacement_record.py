@@ -67,11 +67,13 @@ class ReplacementState(enum.StrEnum):
     """The state of a replacement.
 
     Before a requested one changes anything it can still fail, and the old server stays in service.
-    From the fence on it is completed, however long that takes, unless the instance is deleted or
+    If a policy prefers that, a replica takes over from a source; if none can, the volume moves. From the fence on it is completed, however long that takes, unless the instance is deleted or
     MySQL does not start on the new server.
     """
 
     REQUESTED = 'requested'
+    #: A replica becomes the source in place of the instance, if it has all that is known.
+    TAKING_OVER = 'taking_over'
     #: The clients of the volume are cut off, and the old server is deleted.
     FENCING = 'fencing'
     #: Ceph has proved that the old server cannot write. A new one gets the volume and the ports.
@@ -92,6 +94,7 @@ class ReplacementState(enum.StrEnum):
 
 OPEN = (
     ReplacementState.REQUESTED,
+    ReplacementState.TAKING_OVER,
     ReplacementState.FENCING,
     ReplacementState.MOVING,
     ReplacementState.STARTING,
@@ -105,6 +108,10 @@ class ReplacementRecord:
     :param reason: what the requester wrote, or the signs of an automatic failover
     :param is_forced: whether it was requested although the instance is healthy
     :param cause: of a failover; None: it was requested by an earlier release, or is no failover
+    :param prefers_replica: a replica takes over if one has all that is known
+    :param take_over_at: when that was first tried; None: it was not
+    :param promoted_id: of the replica that was chosen for it, and is the source if the failover is
+        completed without ``moved_at``
     :param flavor_id: of the new server
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
@@ -140,6 +147,9 @@ class ReplacementRecord:
     reason: str = ''
     is_forced: bool = False
     cause: FailoverCause | None = None
+    prefers_replica: bool = False
+    take_over_at: datetime.datetime | None = None
+    promoted_id: str | None = None
     flavor_id: str | None = None
     version_id: str | None = None
     step: str | None = None

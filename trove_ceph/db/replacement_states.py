@@ -16,6 +16,7 @@ class Event(enum.StrEnum):
     """Events that change the state of a replacement."""
 
     REQUEST = 'request'
+    TAKE_OVER = 'take over'
     FENCE = 'fence'
     MOVE = 'move'
     SHOW = 'show'
@@ -27,8 +28,14 @@ class Event(enum.StrEnum):
 
 TRANSITIONS = (
     (ABSENT, Event.REQUEST, State.REQUESTED),
+    # The instance is a source, and its policy prefers that one of its replicas takes over.
+    (State.REQUESTED, Event.TAKE_OVER, State.TAKING_OVER),
+    # A replica is the source, and the instance is given up.
+    (State.TAKING_OVER, Event.COMPLETE, State.COMPLETED),
     # Everything that can be refused was checked, and what is needed later was noted.
     (State.REQUESTED, Event.FENCE, State.FENCING),
+    # No replica accepts writes, so that the volume moves.
+    (State.TAKING_OVER, Event.FENCE, State.FENCING),
     (State.FENCING, Event.FENCE, State.FENCING),
     # No client of the volume can write, and the old server is deleted in Nova.
     (State.FENCING, Event.MOVE, State.MOVING),
@@ -43,6 +50,7 @@ TRANSITIONS = (
     (State.STARTING, Event.FAIL, State.FAILED),
     # The instance is being deleted.
     (State.REQUESTED, Event.CANCEL, State.CANCELED),
+    (State.TAKING_OVER, Event.CANCEL, State.CANCELED),
     (State.FENCING, Event.CANCEL, State.CANCELED),
     (State.MOVING, Event.CANCEL, State.CANCELED),
     (State.STARTING, Event.CANCEL, State.CANCELED),

@@ -165,6 +165,8 @@ class ReplacementStore:
     def complete(self, claim: Claim) -> ReplacementRecord:
         """End a replacement whose new server is in service; the instance has no task any more.
 
+        If a replica took over, the instance keeps a task that says so, until it is deleted.
+
         :raises InvalidTransitionError: the state does not allow it
         :raises ClaimLostError: the claim is lost
         """
@@ -262,6 +264,8 @@ class ReplacementStore:
             if event is not Event.CANCEL:
                 was_changed = before.state != str(ReplacementState.REQUESTED)
                 after = Task.NONE if was_changed else Task[before.task_before]
+                if before.state == str(ReplacementState.TAKING_OVER):
+                    after = Task.EJECTION_ERROR
                 own = Task[ReplacementKind(before.kind).task]
                 # An operator may have reset the task.
                 trove_tasks.replace(session, before.instance_id, own, after, now)

@@ -129,6 +129,7 @@ class ReplicaRecord(Observation):
         or the last exchange, as it was last measured; None: not known, or the exchange was undone
     :param fresh_own_bytes: the same of the fresh clone, when it had caught up
     :param observed_at: when the watcher last looked at it
+    :param source_seen_at: when its present source last answered a look
     """
 
     _: dataclasses.KW_ONLY
@@ -164,6 +165,7 @@ class ReplicaRecord(Observation):
     former_own_bytes: int | None = None
     fresh_own_bytes: int | None = None
     observed_at: datetime.datetime | None = None
+    source_seen_at: datetime.datetime | None = None
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None
 

@@ -141,7 +141,7 @@ class ReplicaStore:
             session.execute(
                 sa.update(_Row)
                 .where(_Row.source_id == source_id)
-                .values(source_id=candidate_id, updated_at=now)
+                .values(source_id=candidate_id, source_seen_at=None, updated_at=now)
             )
             policy = tables.ReplicationPolicyRow
             if candidate is not None or session.get(policy, source_id) is not None:
@@ -153,14 +153,21 @@ class ReplicaStore:
             )
 
     @retry_on_deadlock
-    def observe(self, instance_id: str, observation: Observation) -> None:
-        """Write what a look at a replica has found; do nothing if it has no row."""
+    def observe(
+        self, instance_id: str, observation: Observation, is_source_seen: bool = False
+    ) -> None:
+        """Write what a look at a replica has found; do nothing if it has no row.
+
+        :param is_source_seen: its source has answered the look
+        """
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
             values = {
                 field.name: getattr(observation, field.name)
                 for field in dataclasses.fields(Observation)
             }
+            if is_source_seen:
+                values['source_seen_at'] = now
             session.execute(
                 sa.update(_Row)
                 .where(_Row.instance_id == instance_id)

@@ -27,6 +27,9 @@ class Role(enum.StrEnum):
     PROMOTE_REPLICA = 'promote-replica'
     #: Gives up a source for one of its replicas; the claim is on the source.
     EJECT_SOURCE = 'eject-source'
+    #: Gives up a source for one of its replicas as its failover; the claim is on the source. Only
+    #: the failover continues it.
+    TAKE_OVER = 'take-over'
     #: Detaches a replica from its source; the claim is on the replica.
     DETACH_REPLICA = 'detach-replica'
     #: Keeps others from changing the replicas of a source; the claim is on the source.

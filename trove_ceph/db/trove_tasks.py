@@ -31,6 +31,7 @@ class Task(enum.Enum):
     BUILDING = (0x05, 'The instance is building.')
     MIGRATING = (0x06, 'Migrating the instance.')
     RESTART_REQUIRED = (0x07, 'Instance requires a restart.')
+    EJECTION_ERROR = (0x56, 'Replica Source Ejection Error.')
 
 
 def replace(

@@ -15,6 +15,7 @@ _COLUMNS = {
     'Scope': 'scope',
     'Target': 'target',
     'Enabled': 'enabled',
+    'Prefer': 'prefer',
     'Project ID': 'project_id',
 }
 
@@ -75,7 +76,9 @@ class SetFailoverPolicy(_Target, command.ShowOne):
     """Set whether databases are failed over automatically
 
     An instance whose server failed by all signs then gets another server, with its volume and its
-    addresses, if the operator has enabled automatic failover in this cloud.
+    addresses, if the operator has enabled automatic failover in this cloud. With --prefer replica,
+    a replica of it becomes the source instead, if it has all transactions that are known;
+    applications then need the address of the replica.
 
     The policy of an instance has precedence over that of its datastore version, and that over the
     one of its datastore. Set --disable for an instance to except it from an operator's policy.
@@ -89,17 +92,25 @@ class SetFailoverPolicy(_Target, command.ShowOne):
         parser.add_argument(
             '--disable', action='store_true', help='Do not fail over automatically (default: do)'
         )
+        parser.add_argument(
+            '--prefer',
+            choices=('volume', 'replica'),
+            help='Move the volume of a source (default for a new policy), or have a replica take '
+            'over if it has all transactions that are known, and otherwise move the volume',
+        )
         return parser
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = base.connection_of(self)
         scope, target = _target(api, parsed_args)
-        enabled = not parsed_args.disable
+        content: dict[str, Any] = {'enabled': not parsed_args.disable}
+        if parsed_args.prefer is not None:
+            content['prefer'] = parsed_args.prefer
         found = _find(api, scope, target)
         if found is None:
-            content = {'scope': scope, 'target': target, 'enabled': enabled}
+            content |= {'scope': scope, 'target': target}
             return base.one(api.post(f'/{_PATH}', {_KEY: content})[_KEY])
-        return base.one(api.patch(f'/{_PATH}/{found}', {_KEY: {'enabled': enabled}})[_KEY])
+        return base.one(api.patch(f'/{_PATH}/{found}', {_KEY: content})[_KEY])
 
 
 class UnsetFailoverPolicy(_Target, command.Command):

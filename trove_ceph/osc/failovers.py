@@ -72,6 +72,7 @@ class ListFailovers(base.Lister):
         'Error': 'error',
         'Fenced': 'fenced_at',
         'Moved': 'moved_at',
+        'Promoted ID': 'promoted_id',
         'Project ID': 'project_id',
     }
 

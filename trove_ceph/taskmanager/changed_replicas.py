@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What promotion, ejection and detachment need of our tables and of the volumes."""
 
+import datetime
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -47,6 +48,11 @@ class ChangedReplicas:
         for record in self._store.list(source_id=source_id):
             known |= GtidSet.parse(record.source_executed or '')
         return known
+
+    def source_seen_at(self, source_id: str) -> datetime.datetime | None:
+        """Return when that was, by the clock of the database; None: it is not known."""
+        found = [one.source_seen_at for one in self._store.list(source_id=source_id)]
+        return max(filter(None, found), default=None)
 
     def request(self, instance_id: str, reason: str) -> None:
         """Request that a replica gets a fresh clone of its source.

@@ -139,7 +139,9 @@ class Manager(manager.Manager):
         self._guest_background = background.Background(_GUESTS_SPACING_SEC, (self._keep_guests,))
         self._replacement_store = replacement_store.ReplacementStore()
         self._replacement_deps = functools.cache(
-            lambda: replacement_factory.make_dependencies(CONF, self.admin_context, self._deps())
+            lambda: replacement_factory.make_dependencies(
+                CONF, self.admin_context, self._deps(), self._operations
+            )
         )
         self._replacements = functools.cache(
             lambda: replacement_factory.make_replacements(

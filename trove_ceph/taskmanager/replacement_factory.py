@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create what replaces servers from Trove's configuration."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
@@ -13,9 +15,12 @@ from trove_ceph.strategies.backup import queue_worker
 from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
 from trove_ceph.taskmanager import (
     guest_factory,
+    instance_operations,
     replacement_guests,
     replacement_volumes,
     replacements,
+    source_changes_factory,
+    successors,
     volume_fence,
 )
 from trove_ceph.trove_adapter import (
@@ -29,12 +34,16 @@ from trove_ceph.trove_adapter import (
 
 
 def make_dependencies(
-    conf: cfg.ConfigOpts, context: Any, deps: backup_dependencies.BackupDependencies
+    conf: cfg.ConfigOpts,
+    context: Any,
+    deps: backup_dependencies.BackupDependencies,
+    get_operations: Callable[[], instance_operations.InstanceOperations],
 ) -> ReplacementDependencies:
     """Return dependencies that act as the user of ``[service_credentials]``, an administrator.
 
     :param context: of that user, for calls of guest agents
     :param deps: of backups, whose clients it shares
+    :param get_operations: returns the claims of this process on instances
     """
     region = conf.service_credentials.region_name
     nova = guest_factory.connect_to_nova(conf)
@@ -68,6 +77,13 @@ def make_dependencies(
                 replication_policies.ReplicationPolicyStore(),
                 conf.trove_ceph_replication.semi_sync_timeout_ms,
             ).find,
+        ),
+        successors=successors.Successors(
+            functools.cache(
+                lambda: source_changes_factory.make_source_changes(
+                    conf, context, deps, get_operations()
+                )
+            )
         ),
         patience_sec=conf.trove_ceph_replacement.patience_sec,
     )

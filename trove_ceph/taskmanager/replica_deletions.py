@@ -18,7 +18,11 @@ LOG = logging.getLogger(__name__)
 
 _POLL_SEC = 1
 #: The tasks of a replica that goes on becoming the source, by the role of its source.
-_TASKS = {Role.CHANGE_SOURCE: 'PROMOTING', Role.EJECT_SOURCE: 'EJECTING'}
+_TASKS = {
+    Role.CHANGE_SOURCE: 'PROMOTING',
+    Role.EJECT_SOURCE: 'EJECTING',
+    Role.TAKE_OVER: 'EJECTING',
+}
 
 
 class _MayWriteError(exceptions.OperationUnfinishedError):
@@ -92,7 +96,7 @@ class ReplicaDeletions:
         """
         candidate_id, role = candidate.instance_id, self._store.find_role(source_id)
         try:
-            if role is Role.EJECT_SOURCE:
+            if role in (Role.EJECT_SOURCE, Role.TAKE_OVER):
                 # It goes on with the other replicas.
                 self._check_not_writable(self._deps, candidate_id)
             else:

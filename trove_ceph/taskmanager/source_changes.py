@@ -9,9 +9,13 @@ The row of a source belongs to the operation that has begun it, even if its work
 resumption has ended it. A new request waits for that. But a source that does not answer any more
 may keep the role CHANGE_SOURCE for ever, so an ejection and a detachment take it over: the ejection
 finds by itself how far a promotion came, and the detachment leaves the source to what was begun.
+
+A failover in which a replica takes over is an ejection, too, with another role: only the failover
+continues it (:mod:`trove_ceph.strategies.replacement.replacement`).
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NoReturn, Protocol
@@ -22,7 +26,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
-from trove_ceph.strategies.replication import group
+from trove_ceph.strategies.replication import fitness, group, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
@@ -148,6 +152,56 @@ class SourceChanges:
             if stopped.error is not None:
                 raise stopped.error from stopped
 
+    def take_over(self, source_id: str, chosen_id: str | None, demands: fitness.TakeOver) -> None:
+        """Give up a source for a replica that has all that is known, as its failover.
+
+        Nothing but a repetition continues what is interrupted.
+
+        :param chosen_id: of the replica that an interrupted call has chosen
+        :raises SourceNotChangedError: no replica takes over, and none accepts writes
+        :raises TroveCephError: a replica may have taken over; repeat the call
+        """
+        is_held = False
+        try:
+            with self._operations.exclusively(
+                Role.TAKE_OVER, source_id, {Role.CHANGE_SOURCE, Role.TAKE_OVER}
+            ) as claim:
+                is_held = True
+                self._take_over(claim, chosen_id, demands)
+        except _SourceStoppedError as stopped:
+            if stopped.error is not None:
+                raise stopped.error from stopped
+        except exceptions.SourceNotChangedError as error:
+            if not is_held and self._store.find_role(source_id) is Role.TAKE_OVER:
+                raise exceptions.OperationUnfinishedError(
+                    f'source {source_id}: another worker may still have a replica take over'
+                ) from error
+            raise
+        except exceptions.ReplicasLeftError as error:
+            # Its tenant reads which, as their faults.
+            LOG.warning('Source %s: a replica has taken over: %s', source_id, error)
+
+    def follow_again(self, source_id: str) -> None:
+        """Have replicas receive again that an attempt to take over has stopped.
+
+        The source accepts writes, on its new server.
+
+        :raises TroveCephError: one does not; the watch shows it as broken
+        """
+        with self._operations.exclusively(
+            Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE}
+        ) as claim:
+            deps = self._work.guarded(claim)
+            if (source := deps.rows.find(source_id)) is None:
+                return
+            group.restore_writes(deps, source_id)
+            replicas = deps.rows.list_replicas(source_id)
+            stopped = [one for one in replicas if group.was_stopped(deps, one.instance_id)]
+            again = new_source.NewSource(deps, source)
+            again.attach(stopped)
+            again.renew(stopped)
+            again.check()
+
     def detach(self, replica_id: str) -> None:
         """Make a replica an instance of its own."""
         with self._operations.exclusively(Role.DETACH_REPLICA, replica_id):
@@ -196,7 +250,7 @@ class SourceChanges:
         :raises OperationUnfinishedError: its source is being ejected
         """
         role = self._store.find_role(source_id)
-        if role is Role.EJECT_SOURCE:
+        if role in (Role.EJECT_SOURCE, Role.TAKE_OVER):
             raise exceptions.OperationUnfinishedError(
                 f'instance {replica_id}: its source {source_id} is being ejected'
             )
@@ -246,6 +300,41 @@ class SourceChanges:
                 self._leave_taken_over(claim, None)
                 return
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
+
+    def _take_over(
+        self, claim: claims.Claim, chosen_id: str | None, demands: fitness.TakeOver
+    ) -> None:
+        """Run the ejection of a source whose failover is open, or find that it has ended.
+
+        :raises SourceNotChangedError: see :meth:`take_over`
+        """
+        source_id = claim.resource_id
+        deps = self._work.guarded(claim)
+        find_task = deps.find_task
+        deps = dataclasses.replace(
+            # The failover itself is no other operation.
+            deps,
+            find_task=lambda one: None if one == source_id else find_task(one),
+        )
+        is_resumed = claim.taken_over is Role.TAKE_OVER
+        with group.answers_needed(f'failover of source {source_id}'):
+            source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
+            chosen = None if chosen_id is None else deps.rows.find(chosen_id)
+            if chosen is not None and chosen.source_id is None and not replicas:
+                return
+            ids = [one.instance_id for one in replicas]
+            why = None
+            if source is None or not replicas:
+                why = 'it has no replica'
+            elif not deps.rows.begin_ejection(ids) and not is_resumed:
+                why = 'a replica has a task of its own'
+        if why is not None:
+            error = exceptions.SourceNotChangedError(f'source {source_id}: {why}')
+            self._leave_taken_over(claim, error)
+            raise error
+        assert source is not None
+        ejection = Ejection(deps, source, replicas, is_resumed, demands)
+        self._run(ejection, claim, None)
 
     def _detach(self, replica_id: str, is_resumed: bool) -> None:
         with group.answers_needed(f'detachment of replica {replica_id}'):
@@ -298,8 +387,11 @@ class SourceChanges:
             if stopped.error is not None:
                 raise stopped.error from stopped
 
-    def _run(self, change: Change, claim: claims.Claim, instance_id: str) -> None:
-        """Run the steps of a change, and end its tasks if it fails."""
+    def _run(self, change: Change, claim: claims.Claim, instance_id: str | None) -> None:
+        """Run the steps of a change, and end its tasks if it fails.
+
+        :param instance_id: of the instance whose tenant reads why; None: of none
+        """
         plan, begun = change.steps(), 0
 
         def note(_name: str, number: int, _count: int) -> None:
@@ -319,7 +411,9 @@ class SourceChanges:
             self._end(change, claim, instance_id, error)
             raise
 
-    def _end(self, change: Change, claim: claims.Claim, instance_id: str, error: Exception) -> None:
+    def _end(
+        self, change: Change, claim: claims.Claim, instance_id: str | None, error: Exception
+    ) -> None:
         """End the tasks of a change that has failed; its source accepts writes again.
 
         :raises _SourceStoppedError: it does not yet
@@ -328,7 +422,8 @@ class SourceChanges:
         deps, source_id = self._work.guarded(claim), claim.resource_id
         with group.answers_needed(str(change)):
             deps.rows.end_tasks(change.tasks_if_failed())
-            group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
+            if instance_id is not None:
+                group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
         if not change.has_stopped_source:
             self._leave_taken_over(claim, error)
             return

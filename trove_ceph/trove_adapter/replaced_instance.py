@@ -223,7 +223,7 @@ def _find_source_change(row: Any, replicas: Collection[Any]) -> str | None:
     Trove's task of the instance excludes the same operations, unless something has reset it. The
     row of a source alone, with the role CHANGE_SOURCE, hinders nothing: either a replica is being
     detached, which concerns that one, or a promotion has ended, and the source accepts writes again
-    as soon as it answers.
+    as soon as it answers. The role TAKE_OVER belongs to the failover of the source itself.
     """
     source_id, replica_ids = row.slave_of_id, [one.id for one in replicas]
     if source_id is None and not replica_ids:
@@ -234,7 +234,7 @@ def _find_source_change(row: Any, replicas: Collection[Any]) -> str | None:
     own = roles.get(row.id)
     if own is not None and own in _SOURCE_CHANGES:
         return _SOURCE_CHANGES[own]
-    if roles.get(source_id) is Role.EJECT_SOURCE:
+    if roles.get(source_id) in (Role.EJECT_SOURCE, Role.TAKE_OVER):
         return f'its source {source_id} is being ejected'
     # The replica may accept writes already, so that this instance must not.
     promoted = [one for one in replica_ids if roles.get(one) is Role.PROMOTE_REPLICA]

@@ -6,7 +6,7 @@ Trove's API writes at the same time, such as the task DELETING.
 """
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,6 +74,22 @@ class ReplicationRows:
                 )
                 self._end_task(session, change.instance_id, change.task, now)
         self._end_stale({one.instance_id: one.task for one in changes})
+
+    @retry_on_deadlock
+    def begin_ejection(self, instance_ids: Collection[str]) -> bool:
+        """Give instances the task of an ejection, as Trove's API does; idempotent.
+
+        :returns: False: one has another task; nothing is changed
+        """
+        ejecting, allowed = InstanceTasks.EJECTING, (InstanceTasks.NONE, InstanceTasks.EJECTING)
+        condition = sa.and_(_COLUMNS.id.in_(instance_ids), _COLUMNS.deleted == sa.false())
+        with self._transactions.writing() as session:
+            query = sa.select(_COLUMNS.task_id).where(condition).with_for_update()
+            tasks = [row.task_id for row in session.execute(query)]
+            if len(tasks) < len(instance_ids) or set(tasks) - {one.code for one in allowed}:
+                return False
+            self._set_task(session, condition, ejecting.name, self._transactions.clock())
+            return True
 
     @retry_on_deadlock
     def end_tasks(self, tasks: Mapping[str, str]) -> None:

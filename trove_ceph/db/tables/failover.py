@@ -27,13 +27,15 @@ class FailoverPolicyRow(base.Base):
     target = orm.mapped_column(sa.String(255), nullable=False)
     project_id = orm.mapped_column(sa.String(255))
     enabled = orm.mapped_column(sa.Boolean, nullable=False)
+    prefer = orm.mapped_column(sa.String(16), nullable=False)
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 
     def as_model(self) -> failover_record.FailoverPolicy:
         """Return the row as a policy."""
         values = {field.name: getattr(self, field.name) for field in _POLICY_FIELDS}
-        return failover_record.FailoverPolicy(**values | {'scope': Scope(self.scope)})
+        kinds = {'scope': Scope(self.scope), 'prefer': failover_record.Preference(self.prefer)}
+        return failover_record.FailoverPolicy(**values | kinds)
 
 
 class FailoverWatchRow(base.Claimable, base.Base):

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from trove_ceph import exceptions
-from trove_ceph.db.failover_record import FailoverPolicy
+from trove_ceph.db.failover_record import FailoverPolicy, Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import ReplacementRecord, RequestedBy
 from trove_ceph.strategies.backup import backup_types
@@ -44,7 +44,8 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     instances = {one.id: one for one in listed.values() if _is_watched(one) and one.id in reports}
     memory.observe({one: reports[one] for one in instances}, now)
     settings, time = deps.settings, deps.watch.now()
-    covered = _covered(policies, instances)
+    applied = _applied(policies, instances)
+    covered = frozenset(applied)
     asking = _Asking(deps)
     signs = {}
     for instance_id in sorted(covered):
@@ -78,6 +79,9 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
         maintenance=deps.watch.read().maintenance,
         orphans=tuple(
             one for one in policies if one.scope is Scope.INSTANCE and one.target not in listed
+        ),
+        prefers_replica=frozenset(
+            one for one, policy in applied.items() if policy.prefer is Preference.REPLICA
         ),
     )
 
@@ -145,16 +149,18 @@ def _is_watched(instance: backup_types.Instance) -> bool:
     return is_ours and not instance.is_building and not instance.is_deleting
 
 
-def _covered(policies: Iterable[FailoverPolicy], instances: _Instances) -> frozenset[str]:
-    """Return the ids of the instances that an enabled policy applies to."""
+def _applied(
+    policies: Iterable[FailoverPolicy], instances: _Instances
+) -> Mapping[str, FailoverPolicy]:
+    """Return the enabled policies that apply, by the ids of the instances."""
     by_target = policy_match.index(policies)
-    return frozenset(
-        one.id
-        for one in instances.values()
-        if policy_match.policy_of(
+    found = {
+        one.id: policy_match.policy_of(
             by_target, policy_match.Subject(one.id, one.datastore, one.version)
         )
-    )
+        for one in instances.values()
+    }
+    return {instance_id: policy for instance_id, policy in found.items() if policy is not None}
 
 
 def _why_not(

@@ -102,6 +102,7 @@ class RoundFacts:
 
     :param instance_ids: all instances that could be replaced if they had a policy
     :param covered: those of them with a policy
+    :param prefers_replica: those of these whose policy prefers that a replica takes over
     :param signs: of the covered instances whose agents are silent
     :param hosts: by name; empty if no agent of a covered instance is silent
     :param control_clients: how many clients a database has whose agent reports; None: there is none
@@ -122,6 +123,7 @@ class RoundFacts:
     replacements: Sequence[ReplacementRecord] = ()
     maintenance: str | None = None
     orphans: Sequence[FailoverPolicy] = ()
+    prefers_replica: Collection[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)

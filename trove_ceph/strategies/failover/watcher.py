@@ -18,7 +18,7 @@ from trove_ceph.db.replacement_record import RequestedBy
 from trove_ceph.strategies.backup import claimed
 from trove_ceph.strategies.failover import collection, decision, report, verdicts
 from trove_ceph.strategies.failover.dependencies import FailoverDependencies
-from trove_ceph.strategies.failover.facts import Decision, Finding, HostState, ServerState
+from trove_ceph.strategies.failover.facts import Decision, Finding, RoundFacts
 from trove_ceph.strategies.failover.memory import WatchMemory
 from trove_ceph.strategies.replacement import requests
 
@@ -77,9 +77,7 @@ class Watcher:
         self._log(decided)
         findings = {one.instance_id: one for one in decided.findings}
         for instance_id in decided.to_replace:
-            findings[instance_id] = _request(
-                deps, findings[instance_id], facts.signs[instance_id].server, facts.hosts
-            )
+            findings[instance_id] = _request(deps, findings[instance_id], facts)
         shown = dataclasses.replace(decided, findings=tuple(findings.values()))
         deps.watch.record_report(claim, report.of_decision(facts, shown))
         for policy in facts.orphans:
@@ -124,20 +122,13 @@ def guarded(deps: FailoverDependencies, claim: Claim) -> FailoverDependencies:
     return dataclasses.replace(deps, **changes)
 
 
-def _request(
-    deps: FailoverDependencies,
-    finding: Finding,
-    server: ServerState | None,
-    hosts: Mapping[str, HostState],
-) -> Finding:
+def _request(deps: FailoverDependencies, finding: Finding, round_facts: RoundFacts) -> Finding:
     """Request the failover of a database; return what became of it.
 
     Its facts are read again, since asking the other services has taken some time. The store refuses
     the request if the instance has another task by then.
-
-    :param server: the server that has failed
-    :param hosts: by name
     """
+    server = round_facts.signs[finding.instance_id].server
     try:
         facts = deps.databases.find_facts(finding.instance_id)
         if facts is None or server is None or facts.server_id != server.server_id:
@@ -147,8 +138,9 @@ def _request(
             RequestedBy.AUTOMATIC,
             _reason(finding),
             False,
-            verdicts.cause_of(server, hosts),
+            verdicts.cause_of(server, round_facts.hosts),
             deps.watch.now(),
+            finding.instance_id in round_facts.prefers_replica,
         )
         record = deps.replacements.request(record, facts.task)
     except exceptions.ReplacementRefusedError as error:

@@ -49,7 +49,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
             deps,
             claim,
             record,
-            ('instances', 'servers', 'network', 'volumes', 'guests', 'agents'),
+            ('instances', 'servers', 'network', 'volumes', 'guests', 'agents', 'successors'),
         )
 
     def check_claim(self) -> None:
@@ -84,6 +84,8 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
 
     def _subject(self) -> Mapping[str, Any]:
         names = ('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host', 'reason')
+        if self.record.promoted_id is not None:
+            names = (*names, 'promoted_id')
         subject = {name: getattr(self.record, name) for name in names}
         return subject | {'requested_by': str(self.record.requested_by)}
 

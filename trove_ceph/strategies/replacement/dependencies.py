@@ -278,6 +278,45 @@ class Agents(Protocol):
         """
 
 
+class TakeOverNotes(Protocol):
+    """Where a take-over notes how far it is; each raises ClaimLostError if the claim is lost."""
+
+    def note_fenced(self) -> None:
+        """Note that the old server is proved not to write any more."""
+
+    def note_chosen(self, replica_id: str) -> None:
+        """Note which replica is about to accept writes."""
+
+
+class Successors(Protocol):
+    """The replicas of instances, of which one can become the source."""
+
+    def has_replicas(self, instance_id: str) -> bool:
+        """Return whether an instance has replicas.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+
+    def take_over(
+        self,
+        record: ReplacementRecord,
+        served_until: datetime.datetime | None,
+        notes: TakeOverNotes,
+    ) -> None:
+        """Fence a source, and make a replica the source that has all that is known; idempotent.
+
+        :param served_until: when the agent of the source last reported
+        :raises SourceNotChangedError: none is fit; no replica accepts writes
+        :raises TroveCephError: one may have taken over; repeat the call
+        """
+
+    def follow_again(self, instance_id: str) -> None:
+        """Have replicas receive again that an attempt to take over has stopped.
+
+        :raises TroveCephError: one does not
+        """
+
+
 @dataclasses.dataclass(frozen=True)
 class ReplacementDependencies:
     """The dependencies of replacements.
@@ -295,6 +334,7 @@ class ReplacementDependencies:
     volumes: Volumes
     guests: Guests
     agents: Agents
+    successors: Successors
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     #: How long one attempt waits for what takes long, before the next one looks again.

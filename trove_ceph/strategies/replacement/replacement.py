@@ -9,6 +9,8 @@ serves on the new server or the instance is deleted.
 One process at most can write to the volume at any time. The fence proves that the old server cannot
 write. It is repeated after Nova has deleted a server and before another one gets the volume, since
 a process that opened the image in between is another client.
+
+If a policy prefers that, a replica takes over from a source instead (:mod:`.take_over`).
 """
 
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from trove_ceph.strategies.replacement.dependencies import ReplacementDependenci
 from trove_ceph.strategies.replacement.new_server import NewServer
 from trove_ceph.strategies.replacement.old_server import OldServer
 from trove_ceph.strategies.replacement.start import Start
+from trove_ceph.strategies.replacement.take_over import TakeOver
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ _UNREACHABLE = (
     'it; create a backup of it, and restore that as another instance'
 )
 _REQUESTED = (ReplacementState.REQUESTED,)
+_TAKING_OVER = (ReplacementState.TAKING_OVER,)
 _FENCING = (ReplacementState.FENCING,)
 _MOVING = (ReplacementState.MOVING,)
 _STARTING = (ReplacementState.STARTING,)
@@ -55,6 +59,7 @@ class Replacement:
         self._attempt = Attempt(deps, claim, record)
         self._old = OldServer(self._attempt)
         self._new = NewServer(self._attempt)
+        self._take_over = TakeOver(self._attempt)
 
     def run(self) -> ReplacementRecord:
         """Continue the replacement until it ends, or until an attempt has waited long enough.
@@ -86,11 +91,14 @@ class Replacement:
     def steps(self) -> list[Step]:
         """Return the steps of an attempt. Each does nothing in a state in which it is done."""
         old, new = self._old, self._new
+        prefers_replica = self._attempt.record.prefers_replica
+        taken_over = (*_REQUESTED, *_TAKING_OVER) if prefers_replica else ()
         return [
             self._step('checking the instance', _REQUESTED, old.check),
             self._step('noting what the new server needs', _REQUESTED, old.note_facts),
             self._step('keeping the volume', _REQUESTED, old.keep_volume),
             self._step('stopping MySQL', _REQUESTED, self._stop, self._undo_stop),
+            self._step('having a replica take over', taken_over, self._take_over.run, commits=True),
             self._step('fencing the volume', (*_REQUESTED, *_FENCING), old.fence, commits=True),
             self._step('cutting off the old server', _FENCING, old.cut_off),
             self._step('deleting the old server', _FENCING, old.delete),
@@ -216,6 +224,7 @@ class Replacement:
     def _complete(self) -> None:
         record, instances = self._attempt.record, self._attempt.deps.instances
         instances.report_healthy(record.instance_id)
+        self._take_over.follow_again()
         self._new.tidy()
         if record.port_ids:
             self._attempt.complete()
@@ -231,6 +240,8 @@ class Replacement:
         record = self._attempt.record
         if record.state is ReplacementState.REQUESTED:
             self._new.release_guest(reason)
+        elif record.state is ReplacementState.TAKING_OVER:
+            self._take_over.cancel()
         elif record.state is ReplacementState.FENCING:
             self._old.detach_deleted()
         elif record.state is ReplacementState.MOVING:

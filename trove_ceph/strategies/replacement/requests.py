@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for the replacement of a server, as records for the store."""
 
+import dataclasses
 import datetime
 import uuid
 
@@ -23,15 +24,20 @@ def new_failover(
     is_forced: bool,
     cause: FailoverCause,
     now: datetime.datetime,
+    prefers_replica: bool = False,
 ) -> ReplacementRecord:
     """Return the record of a failover, to be requested with ``facts.task`` as expected task.
 
     :param reason: what the requester wrote, or the signs of an automatic failover
     :param now: the time by the clock of the database
+    :param prefers_replica: a replica takes over from a source if it has all that is known
     :raises ReplacementRefusedError: the server cannot be replaced
     """
     _check(rules.why_not(facts, is_forced, now))
-    return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, cause=cause)
+    record = _new(
+        facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, cause=cause
+    )
+    return dataclasses.replace(record, prefers_replica=prefers_replica)
 
 
 def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:

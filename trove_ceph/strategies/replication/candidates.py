@@ -39,12 +39,17 @@ class Candidates:
         self._source_id = source_id
         self._replica_ids = sorted(replica_ids)
         self._left_out: dict[str, str] = {}
+        self._not_preferred: frozenset[str] = frozenset()
         self._seen: dict[str, GtidSet] = {}
         self.silent: dict[str, str] = {}
 
     def leave_out(self, replica_id: str, why: str) -> None:
         """Do not ask a replica, which cannot become the source."""
         self._left_out[replica_id] = why
+
+    def prefer_others(self, replica_ids: Collection[str]) -> None:
+        """Choose one of these replicas only if no other one answers."""
+        self._not_preferred = frozenset(replica_ids)
 
     def observe(self, is_fenced: bool = False) -> dict[str, ReplicationStatus]:
         """Return the replicas whose agents answer, by their ids.
@@ -97,18 +102,22 @@ class Candidates:
 
     def _find_progressing(self, found: _Found) -> dict[str, GtidSet]:
         """Return what is to be executed by replicas that may go on by themselves, by their ids."""
-        _chosen, unexecuted = self._find_best(found)
+        _chosen, unexecuted = self.find_best(found)
         return {
             one: gtids
             for one, gtids in unexecuted.items()
             if one not in found or found[one].is_applying
         }
 
-    def _find_best(self, found: _Found) -> tuple[str, dict[str, GtidSet]]:
-        """Return the best new source, and what is only in relay logs without it."""
+    def find_best(self, found: _Found) -> tuple[str, dict[str, GtidSet]]:
+        """Return the best new source, and what is only in relay logs without it.
+
+        :param found: see :meth:`observe`
+        """
         executed = {one: server.gtid_executed for one, server in found.items()}
         known = self._seen | {one: server.gtid_known for one, server in found.items()}
-        chosen = source_choice.choose(executed, known)
+        preferred = {one: executed[one] for one in executed if one not in self._not_preferred}
+        chosen = source_choice.choose(preferred or executed, known)
         return chosen, source_choice.find_unexecuted(chosen, executed, known)
 
     def _wait(self, left: Mapping[str, GtidSet], found: _Found, patience: group.Patience) -> None:
@@ -130,7 +139,7 @@ class Candidates:
         :param found: see :meth:`observe`
         :raises SourceNotChangedError: a replica has not executed what may be the last copy
         """
-        chosen, unexecuted = self._find_best(found)
+        chosen, unexecuted = self.find_best(found)
         for replica_id, gtids in unexecuted.items():
             raise refused(
                 self._source_id,

@@ -6,6 +6,9 @@ the source is really dead does not matter then. The replica that has all that an
 becomes the source, or else the one with the most, once it has executed what it has received; what
 is missing is told. A replica that has transactions which the new source lacks does not follow it,
 and keeps them.
+
+A failover requests an ejection as well, for a policy that prefers a replica. Then nothing that is
+known may be missing; otherwise the ejection is refused before a replica accepts writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +18,8 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
-from trove_ceph.strategies.replication import candidates, group, new_source
-from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+from trove_ceph.strategies.replication import candidates, fitness, group, new_source
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
     RowChange,
@@ -30,6 +33,7 @@ class Ejection:
     """The ejection of one source.
 
     :param is_resumed: another worker began it, and may have made a replica the source
+    :param take_over: what a failover demands; None: a tenant has requested the ejection
     """
 
     def __init__(
@@ -38,11 +42,14 @@ class Ejection:
         source: Member,
         replicas: Sequence[Member],
         is_resumed: bool = False,
+        take_over: fitness.TakeOver | None = None,
     ):
         self._deps = deps
         self._source = source
         self._replicas = {one.instance_id: one for one in replicas}
         self._is_resumed = is_resumed
+        self._take_over = take_over
+        self._one_copy: frozenset[str] = frozenset()
         self._candidates = candidates.Candidates(deps, source.instance_id, self._replicas)
         self._known = GtidSet()
         self._new: new_source.NewSource | None = None
@@ -112,7 +119,51 @@ class Ejection:
         for replica_id in self._replicas:
             if (task := self._deps.find_task(replica_id)) is not None:
                 self._candidates.leave_out(replica_id, f'it has the task {task}')
-        self._find_begun(self._candidates.observe())
+        found = self._candidates.observe()
+        self._find_begun(found)
+        if self._take_over is not None:
+            self._one_copy = self._find_one_copy()
+            self._candidates.prefer_others(self._one_copy)
+            # One that was chosen may accept writes; it is looked at once the source is fenced.
+            if not self._begun:
+                self._check_fit(self._take_over, found)
+
+    def _check_fit(
+        self, take_over: fitness.TakeOver, found: Mapping[str, ReplicationStatus]
+    ) -> None:
+        """Return if a replica may take over.
+
+        :raises SourceNotChangedError: none may
+        """
+        source_id, replicas = self._source.instance_id, self._deps.replicas
+        known, seen_at = replicas.last_known(source_id), replicas.source_seen_at(source_id)
+        if why := fitness.why_not_known(known, seen_at, take_over.served_until):
+            raise self._refused(why)
+        for replica_id, server in found.items():
+            # An earlier attempt may have stopped it.
+            is_stopped = server.io_state is ThreadState.OFF and not self._is_resumed
+            if is_stopped or not server.is_replica:
+                raise self._refused(f'replica {replica_id} did not receive: {server.io_error}')
+        self._check_lacks_nothing(self._candidates.find_best(found)[0], found, known)
+
+    def _check_lacks_nothing(
+        self, chosen: str, found: Mapping[str, ReplicationStatus], known: GtidSet
+    ) -> None:
+        silent = self._candidates.silent
+        if why := fitness.why_unfit(chosen, found, silent, known, self._one_copy):
+            raise self._refused(why)
+
+    def _find_one_copy(self) -> frozenset[str]:
+        """Return the replicas whose storage keeps one copy of their data, or may do so."""
+        found = set()
+        for member in self._replicas.values():
+            try:
+                if member.volume_id and not self._deps.volumes.has_one_copy(member.volume_id):
+                    continue
+            except exceptions.TroveCephError as error:
+                LOG.warning('%s: the copies of its data are not known: %s', member, error)
+            found.add(member.instance_id)
+        return frozenset(found)
 
     def _stop_writes(self) -> None:
         """Have a source that is alive after all end its work, so that nothing is missing."""
@@ -149,6 +200,8 @@ class Ejection:
                 'the storage does not prove that it cannot write any more; repeat the request'
             ) from error
         self._is_fenced = True
+        if self._take_over is not None:
+            self._take_over.note_fenced()
 
     def _power_off(self) -> None:
         """Keep Nova from starting the server again, which would open the volume anew."""
@@ -174,6 +227,10 @@ class Ejection:
         chosen = begun or self._candidates.choose(found)
         lost = self._candidates.find_lost(found)
         self._missing = (self._known | lost) - found[chosen].gtid_executed
+        if self._take_over is not None:
+            if begun is None:
+                self._check_lacks_nothing(chosen, found, self._known | lost)
+            self._take_over.note_chosen(chosen)
         self._surplus = {
             one: surplus
             for one, server in found.items()

@@ -2,6 +2,7 @@
 """What promotion, ejection and detachment need, and the values that they exchange with Trove."""
 
 import dataclasses
+import datetime
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -61,6 +62,12 @@ class Rows(Protocol):
         """Record the sources of instances and end the operation that they have as task.
 
         Deleted instances are left out. An instance that is being deleted keeps that task.
+        """
+
+    def begin_ejection(self, instance_ids: Collection[str]) -> bool:
+        """Give instances the task of an ejection, as Trove's API does; idempotent.
+
+        :returns: False: one has another task; nothing is changed
         """
 
     def end_tasks(self, tasks: Mapping[str, str]) -> None:
@@ -139,6 +146,9 @@ class Replicas(Protocol):
 
     def last_known(self, source_id: str) -> GtidSet:
         """Return the transactions that a source had when its agent last answered."""
+
+    def source_seen_at(self, source_id: str) -> datetime.datetime | None:
+        """Return when that was, by the clock of the database; None: it is not known."""
 
     def request(self, instance_id: str, reason: str) -> None:
         """Request that a replica gets a fresh clone of its source.

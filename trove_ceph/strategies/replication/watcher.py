@@ -142,7 +142,11 @@ class Watcher:
         try:
             found = observation.look(deps, self._look_memory, group)
             for one in found.replicas:
-                deps.store.observe(one.record.instance_id, observation.observe(one, found.source))
+                deps.store.observe(
+                    one.record.instance_id,
+                    observation.observe(one, found.source),
+                    found.source is not None,
+                )
             timeout_ms = deps.settings.semi_sync_timeout_ms
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)
             with self._mutex:

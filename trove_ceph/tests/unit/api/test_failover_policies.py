@@ -57,6 +57,18 @@ class FailoverPoliciesTest(base.BaseTestCase):
     def test_a_disabled_policy(self):
         self.assertFalse(self.created(enabled=False)['enabled'])
 
+    def test_what_a_policy_prefers(self):
+        policy = self.created()
+        self.assertEqual('volume', policy['prefer'])
+        path = f'{PATH}/{policy["id"]}'
+        _status, body = self.ask('PATCH', path, {'failover_policy': {'prefer': 'replica'}})
+        changed = body['failover_policy']
+        self.assertEqual((True, 'replica'), (changed['enabled'], changed['prefer']))
+        empty = self.ask('PATCH', path, {'failover_policy': {}})
+        self.assert_refused(empty, 400, 'must not be empty')
+        self.ask('DELETE', path)
+        self.assertEqual('replica', self.created(prefer='replica')['prefer'])
+
     def test_a_target_has_one_policy(self):
         self.created()
         self.assert_refused(self.create(), 409, 'has a failover policy')
@@ -66,6 +78,7 @@ class FailoverPoliciesTest(base.BaseTestCase):
             (self.create(target=str(uuid.uuid4())), 404, 'cannot be found'),
             (self.create('tier', 'gold'), 400, 'failover_policy.scope'),
             (self.create(enabled='yes'), 400, 'failover_policy.enabled: must be true or false'),
+            (self.create(prefer='both'), 400, 'failover_policy.prefer'),
             (self.create('datastore', 'oracle', role='admin'), 400, 'is not a datastore'),
         ):
             self.assert_refused(answer, status, message)

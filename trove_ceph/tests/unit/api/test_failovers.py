@@ -65,6 +65,7 @@ class FailoversTest(base.BaseTestCase):
                 'step': None,
                 'error': None,
                 'attempts': 0,
+                'promoted_id': None,
                 'created_at': '2026-01-01T12:00:00Z',
                 'updated_at': '2026-01-01T12:00:00Z',
                 'fenced_at': None,

@@ -17,9 +17,12 @@ from trove_ceph.db.replacement_states import Event
 from trove_ceph.tests.unit.db import database, replacement_memory
 
 SECOND = datetime.timedelta(seconds=1)
-NONE, RESIZING, BUILDING, MIGRATING, RESTART_REQUIRED = (
+NONE, RESIZING, BUILDING, MIGRATING, RESTART_REQUIRED, EJECTION_ERROR = (
     trove_tasks.Task[name].value[0]
-    for name in ('NONE', 'RESIZING', 'BUILDING', 'MIGRATING', 'RESTART_REQUIRED')
+    for name in (
+        *('NONE', 'RESIZING', 'BUILDING', 'MIGRATING', 'RESTART_REQUIRED'),
+        'EJECTION_ERROR',
+    )
 )
 DELETING = 2
 CLAIMANT = claims.Claimant('one')
@@ -112,6 +115,8 @@ class ReplacementStoreTestCase(base.BaseTestCase):
         claim = self.store.claim(replacement_id, CLAIMANT)
         if state is ReplacementState.CANCELED:
             return self.store.cancel(claim), claim
+        if state is ReplacementState.TAKING_OVER:
+            return self.store.advance(claim, Event.TAKE_OVER), claim
         if state is ReplacementState.FAILED:
             return self.store.fail(claim, 'why'), claim
         for event, after in (

@@ -139,6 +139,8 @@ class MemoryStore:
         if event is not Event.CANCEL:
             is_unchanged = before.state is ReplacementState.REQUESTED
             after = self._tasks_before[claim.resource_id] if is_unchanged else Task.NONE
+            if before.state is ReplacementState.TAKING_OVER:
+                after = Task.EJECTION_ERROR
             self._trove.replace(before.instance_id, _TASKS[before.kind], after, self.now())
         values |= {'ended_at': self.now(), 'step': None, 'claimed_by': None}
         ended = self.note(claim, state=state, **values)

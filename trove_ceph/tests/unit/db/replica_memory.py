@@ -41,8 +41,9 @@ class MemoryStore:
         )
         return self._records.setdefault(instance_id, record)
 
-    def observe(self, instance_id, observation):
-        self._set(instance_id, **vars(observation), observed_at=self.now())
+    def observe(self, instance_id, observation, is_source_seen=False):
+        values = {'source_seen_at': self.now()} if is_source_seen else {}
+        self._set(instance_id, **vars(observation), **values, observed_at=self.now())
 
     def request(self, instance_id, requested_by, reason):
         record = self._records[instance_id]

@@ -7,7 +7,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, failover_policies, failover_watch, transactions
-from trove_ceph.db.failover_record import FailoverWatch
+from trove_ceph.db.failover_record import FailoverWatch, Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.tests.unit.db import database
 
@@ -32,12 +32,16 @@ class FailoverPolicyStoreTest(_StoreTestCase):
     def test_adds_changes_and_removes(self):
         one = self.store.add(Scope.INSTANCE, 'instance', project_id='project')
         self.assertEqual((True, 'project'), (one.enabled, one.project_id))
+        self.assertIs(Preference.VOLUME, one.prefer)
         self.pass_time(1)
-        two = self.store.add(Scope.DATASTORE, 'mysql/8.4', enabled=False)
+        two = self.store.add(Scope.DATASTORE, 'mysql/8.4', enabled=False, prefer=Preference.REPLICA)
         self.assertEqual([one, two], self.store.all())
         self.store.change(one.policy_id, enabled=False)
         changed = self.store.find(one.policy_id)
         self.assertEqual((False, self.now), (changed.enabled, changed.updated_at))
+        self.store.change(one.policy_id, prefer=Preference.REPLICA)
+        changed = self.store.find(one.policy_id)
+        self.assertEqual((False, Preference.REPLICA), (changed.enabled, changed.prefer))
         for _again in range(2):
             self.store.remove(one.policy_id)
         self.assertEqual([two], self.store.all())

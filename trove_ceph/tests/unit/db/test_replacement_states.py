@@ -63,6 +63,7 @@ class StateWritesTest(replacement_helpers.ReplacementStoreTestCase):
     def verbs(self):
         store = self.store
         return {
+            Event.TAKE_OVER: lambda claim: store.advance(claim, Event.TAKE_OVER),
             Event.FENCE: lambda claim: store.advance(claim, Event.FENCE),
             Event.MOVE: lambda claim: store.advance(claim, Event.MOVE),
             Event.SHOW: lambda claim: store.advance(claim, Event.SHOW),

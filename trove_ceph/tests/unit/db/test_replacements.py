@@ -12,6 +12,7 @@ from trove_ceph.tests.unit.db import database, replacement_helpers
 from trove_ceph.tests.unit.db.replacement_helpers import (
     CLAIMANT,
     DELETING,
+    EJECTION_ERROR,
     MIGRATING,
     NONE,
     RESIZING,
@@ -114,6 +115,13 @@ class EndTest(replacement_helpers.ReplacementStoreTestCase):
         # The instance can have another one.
         self.store.request(record('s', self.now, instance_id=before.instance_id))
         self.assertEqual('s', self.store.find_open(before.instance_id).replacement_id)
+
+    def test_an_instance_that_is_given_up_keeps_a_task(self):
+        before, claim = self.make('r', ReplacementState.TAKING_OVER)
+        self.store.note(claim, promoted_id='replica')
+        done = self.store.complete(claim)
+        self.assertEqual((ReplacementState.COMPLETED, 'replica'), (done.state, done.promoted_id))
+        self.assertEqual(EJECTION_ERROR, self.trove.task(before.instance_id))
 
     def test_task_before_returns_if_nothing_was_changed(self):
         for name, events, expected in (

@@ -72,6 +72,21 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.store.observe('gone', found)
         self.assertIsNone(self.store.find('gone'))
 
+    def test_when_a_source_was_seen_last_is_kept(self):
+        self.add('r')
+        self.store.observe('r', Observation(), is_source_seen=True)
+        seen_at = self.now
+        self.now += HOUR
+        self.store.observe('r', Observation(), is_source_seen=False)
+        self.assertEqual(seen_at, self.store.find('r').source_seen_at)
+
+    def test_when_a_new_source_was_seen_last_is_not_known(self):
+        for replica_id in ('r', 's'):
+            self.add(replica_id)
+            self.store.observe(replica_id, Observation(), is_source_seen=True)
+        self.store.promote(self.store.find('r').source_id, 'r', keeps_source=False)
+        self.assertIsNone(self.store.find('s').source_seen_at)
+
     def test_an_observation_does_not_disturb_a_reprovisioning(self):
         _record, claim = self.make('r', ReplicaState.CLONING)
         self.store.observe('r', Observation(False))

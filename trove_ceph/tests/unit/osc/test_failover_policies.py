@@ -19,6 +19,8 @@ class CommandsTest(harness.CommandTestCase):
         changed = self.set(f'{target} --disable')
         self.assertEqual((shown['id'], False), (changed['id'], changed['enabled']))
         self.assertTrue(self.set(target)['enabled'])
+        self.assertEqual('replica', self.set(f'{target} --prefer replica')['prefer'])
+        self.assertEqual('replica', self.set(f'{target} --disable')['prefer'])
         self.assertEqual((0, ''), self.run_command(f'failover policy unset {target}'))
         self.assertEqual([], self.world.failover_policies.all())
         status, output = self.run_command(f'failover policy unset {target}')

@@ -370,6 +370,41 @@ class Agents:
             raise exceptions.GuestUnavailableError('the agent did not answer')
 
 
+class Successors:
+    """The replicas of the instance; the failover of a source may prefer one of them."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def has_replicas(self, instance_id):
+        return self._world.has_replicas
+
+    def take_over(self, record, served_until, notes):
+        world = self._world
+        if world.has_taken_over:
+            assert record.promoted_id == 'replica', 'the choice was not noted'
+            world.is_given_up = True
+            return
+        if not world.is_replica_fit:
+            raise exceptions.SourceNotChangedError('source: no replica is fit')
+        world.ceph.fence()
+        world.is_crashed |= OLD in world.serving
+        notes.note_fenced()
+        if world.is_replica_lost:
+            raise exceptions.SourceNotChangedError('source: the replica does not answer')
+        notes.note_chosen('replica')
+        world.at('is about to accept writes')
+        world.has_taken_over = True
+        if world.is_unfinished:
+            raise exceptions.OperationUnfinishedError('the replica does not answer')
+        world.is_given_up = True
+
+    def follow_again(self, instance_id):
+        assert not self._world.has_taken_over
+        assert self._world.service_status == 'HEALTHY', 'the source does not accept writes yet'
+        self._world.has_followed_again = True
+
+
 class Instances:
     """Trove's tables."""
 

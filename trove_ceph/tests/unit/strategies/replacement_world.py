@@ -38,6 +38,7 @@ class World:
     :param cause: of a failover
     :param is_healthy: whether the guest agent reports that MySQL serves
     :param source_id: of the instance that it follows; None: it is no replica
+    :param prefers_replica: whether the policy prefers that a replica takes over
     :param has_database: use the real store, not the one in memory
     """
 
@@ -61,6 +62,7 @@ class World:
         cause=None,
         is_healthy=False,
         source_id=None,
+        prefers_replica=False,
     ):
         self.now = datetime.datetime(2026, 1, 1)
         self._began = self.now
@@ -104,7 +106,11 @@ class World:
         self.deletion_looks = self.boot_looks = 0
         self.start_answers, self.down, self.broken = [], set(), []
         self.at_bind = self.at = lambda _place: None
-        self._request(kind, cause)
+        # The replicas of the instance, and what became of an attempt to have one take over.
+        self.has_replicas = self.is_replica_fit = True
+        self.is_replica_lost = self.is_unfinished = False
+        self.has_taken_over = self.is_given_up = self.has_followed_again = False
+        self._request(kind, cause, prefers_replica)
 
     def _tables(self, has_database):
         if not has_database:
@@ -114,7 +120,7 @@ class World:
         store = replacements.ReplacementStore(transactions.Transactions(facade, lambda: self.now))
         return replacement_helpers.TroveTable(facade), store
 
-    def _request(self, kind, cause):
+    def _request(self, kind, cause, prefers_replica):
         is_resize = kind is ReplacementKind.RESIZE
         is_failover = kind is ReplacementKind.FAILOVER
         task = replacement_helpers.NONE if is_failover else _OWN_TASKS[kind]
@@ -129,6 +135,7 @@ class World:
             flavor_id='large' if is_resize else 'small',
             cause=cause,
             is_forced=cause is not None,
+            prefers_replica=prefers_replica,
         )
         self.store.request(record, self.TASKS[task])
 
@@ -236,6 +243,7 @@ class World:
             volumes=Client(self, cloud.Volumes(self), strike, 'volumes'),
             guests=Client(self, cloud.Guests(self), strike, 'guests'),
             agents=Client(self, cloud.Agents(self), strike, 'agents'),
+            successors=Client(self, cloud.Successors(self), strike, 'successors'),
             clock=self.clock,
             sleep=self.pass_time,
         )
@@ -307,6 +315,19 @@ class World:
         if self.shown == OLD or self.service_status != 'HEALTHY':
             raise AssertionError('Trove does not show the new server')
         self.check_serves(self.shown)
+
+    def check_taken_over(self):
+        """Check that a replica is the source, and that the old server only cannot write."""
+        self.check_always()
+        record = self.record()
+        if record.state is not ReplacementState.COMPLETED or record.promoted_id != 'replica':
+            raise AssertionError(f'{record} ended {record.state}: {record.error}')
+        if self.trove.task(INSTANCE) != replacement_helpers.EJECTION_ERROR:
+            raise AssertionError('the instance can be used again')
+        if not (self.has_taken_over and self.is_given_up) or self.ceph.writers():
+            raise AssertionError(f'not given up, or writes: {self.ceph.writers()}')
+        if record.fenced_at is None or record.moved_at or set(self.servers) != {OLD}:
+            raise AssertionError(f'{record}: fenced {record.fenced_at}, moved {record.moved_at}')
 
     def check_deleted(self):
         """Check that nothing is left of a deleted instance but guests that wait."""

@@ -117,7 +117,7 @@ class World:
         self.flattened, self.stopped, self.renewed = set(), [], {}
         #: How long Nova takes to power a server off, and when one is off.
         self.stop_takes_sec, self.off_at = 0, {}
-        self.last_known = GtidSet()
+        self.last_known, self.source_seen_at = GtidSet(), None
         self.acknowledged = GtidSet()
         self.writes = True
         self.may_have_two_writers = False
@@ -424,6 +424,12 @@ class Rows:
             self._world.sources[change.instance_id] = change.source_id
         self.end_tasks({one.instance_id: one.task for one in changes})
 
+    def begin_ejection(self, instance_ids):
+        if {self._world.tasks[one] for one in instance_ids} - {'NONE', 'EJECTING'}:
+            return False
+        self._world.tasks |= dict.fromkeys(instance_ids, 'EJECTING')
+        return True
+
     def end_tasks(self, tasks):
         for name, task in tasks.items():
             if self._world.tasks[name] in ('PROMOTING', 'EJECTING', 'DETACHING'):
@@ -461,6 +467,9 @@ class Replicas:
 
     def last_known(self, source_id):
         return self._world.last_known
+
+    def source_seen_at(self, source_id):
+        return self._world.source_seen_at
 
     def request(self, name, reason):
         self._world.renewed[name] = reason

@@ -20,6 +20,9 @@ class ReplacementInterruptions(interruption.InterruptionTests):
     def make_operation(self, world):
         return world.attempt().steps()
 
+    #: How many requests it makes at least.
+    least = 50
+
     def check_done(self, world):
         world.check_completed()
 
@@ -47,9 +50,9 @@ class ReplacementInterruptions(interruption.InterruptionTests):
                     self.assertTrue(strike.struck)
                     world.check_serves(OLD)
                 else:
-                    world.check_completed()
+                    self.check_done(world)
             if not strike.struck:
-                self.assertGreater(number, 50)
+                self.assertGreater(number, self.least)
                 return
 
 
@@ -75,6 +78,42 @@ class RebuildTest(ReplacementInterruptions, base.BaseTestCase):
 class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
     def make_world(self):
         return replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)
+
+
+class TakeOverTest(ReplacementInterruptions, base.BaseTestCase):
+    """A replica takes over, so that nothing moves."""
+
+    least = 20
+
+    def make_world(self):
+        return replacement_world.World(is_host_down=True, prefers_replica=True)
+
+    def check_done(self, world):
+        world.check_taken_over()
+
+
+class FailoverWithoutFitReplicaTest(ReplacementInterruptions, base.BaseTestCase):
+    """No replica takes over, so that the volume moves."""
+
+    def make_world(self):
+        world = replacement_world.World(prefers_replica=True, guest_hosts=OTHER_HOST * 2)
+        world.is_replica_fit = False
+        return world
+
+    def check_done(self, world):
+        super().check_done(world)
+        self.assertTrue(world.has_followed_again)
+        self.assertIn('no replica took over', world.record().reason)
+        self.assertIsNone(world.record().promoted_id)
+
+
+class FailoverAfterTakeOverTest(FailoverWithoutFitReplicaTest):
+    """The replica disappears when the source is fenced already."""
+
+    def make_world(self):
+        world = super().make_world()
+        world.is_replica_fit = world.is_replica_lost = True
+        return world
 
 
 class MoveOfServingDatabaseTest(ReplacementInterruptions, base.BaseTestCase):

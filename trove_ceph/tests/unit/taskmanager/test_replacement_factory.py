@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import types
+from unittest import mock
 
 import fixtures
 from keystoneauth1 import session
@@ -42,7 +43,9 @@ class ReplacementFactoryTest(base.BaseTestCase):
         )
 
     def make(self):
-        return replacement_factory.make_dependencies(CONF, trove_context.TroveContext(), self.deps)
+        return replacement_factory.make_dependencies(
+            CONF, trove_context.TroveContext(), self.deps, mock.Mock()
+        )
 
     def set(self, name, value, group):
         CONF.set_override(name, value, group)

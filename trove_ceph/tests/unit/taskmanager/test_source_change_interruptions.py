@@ -13,6 +13,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
+from trove_ceph.tests.unit.strategies.take_over_world import TakeOverWorld
 from trove_ceph.tests.unit.strategies.world import Strike
 
 
@@ -33,7 +34,7 @@ class _Interruptions:
         for first, second in itertools.product(range(0, self.least, 3), repeat=2):
             world = self.make_world()
             for kill in (
-                lambda w=world, n=first: self.start(w.changes(Strike(n, after=True))[0]),
+                lambda w=world, n=first: self.start(w, w.changes(Strike(n, after=True))[0]),
                 lambda w=world, n=second: w.recover(1, Strike(n, after=True)),
             ):
                 with contextlib.suppress(interruption.Kill):
@@ -50,7 +51,7 @@ class _Interruptions:
             world = self.make_world()
             strike = Strike(number, **how)
             try:
-                self.start(world.changes(strike)[0])
+                self.start(world, world.changes(strike)[0])
             except (interruption.Kill, exceptions.TroveCephError):
                 self.assertTrue(strike.struck)
             try:
@@ -72,7 +73,7 @@ class PromotionInterruptionTest(_Interruptions, base.BaseTestCase):
         world.request('PROMOTING')
         return world
 
-    def start(self, changes):
+    def start(self, _world, changes):
         changes.promote('one')
 
     def check(self, world):
@@ -93,7 +94,7 @@ class EjectionOfDeadSourceTest(_Interruptions, base.BaseTestCase):
         world.request('EJECTING')
         return world
 
-    def start(self, changes):
+    def start(self, _world, changes):
         changes.eject(SOURCE)
 
     def check(self, world):
@@ -139,6 +140,48 @@ class EjectionWithSlowFirstReplicaTest(EjectionWithSlowReplicaTest):
     ahead = 'one'
 
 
+class TakeOverInterruptionTest(_Interruptions, base.BaseTestCase):
+    """The failover of a dead source prefers a replica; its volume moves if none takes over."""
+
+    least = 30
+
+    def make_world(self):
+        return TakeOverWorld()
+
+    def start(self, world, changes):
+        world.take_over(changes)
+
+    def check(self, world):
+        self.assertTrue(world.has_taken_over or world.why_refused, 'it has not ended')
+        if not world.has_taken_over:
+            # Only an answer that was lost leads to this.
+            self.assertEqual([], world.writers())
+            world.move_source()
+            world.check_source(SOURCE, ['one', 'two'])
+            return
+        (follower,) = {'one', 'two'} - {world.chosen}
+        world.check_source(world.chosen, [follower])
+        self.assertTrue(world.servers[SOURCE].is_fenced and world.is_noted_fenced)
+        self.assertEqual('MIGRATING', world.tasks[SOURCE])
+
+
+class TakeOverWithoutOneReplicaTest(TakeOverInterruptionTest):
+    """The agent of a replica falls silent while the taskmanager is down."""
+
+    def make_world(self):
+        world = TakeOverWorld()
+        world.at_recovery = lambda: setattr(world.servers['two'], 'is_silent', True)
+        return world
+
+    def check(self, world):
+        world.servers['two'].is_silent = False
+        if world.tasks['two'] == 'EJECTION_ERROR':
+            self.assertTrue(world.has_taken_over)
+            world.check_source('one', [])
+        else:
+            super().check(world)
+
+
 class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):
     least = 12
 
@@ -148,7 +191,7 @@ class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):
         world.request('DETACHING', 'one')
         return world
 
-    def start(self, changes):
+    def start(self, _world, changes):
         changes.detach('one')
 
     def check(self, world):

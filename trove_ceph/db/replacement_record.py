@@ -67,7 +67,8 @@ class ReplacementState(enum.StrEnum):
     """The state of a replacement.
 
     Before a requested one changes anything it can still fail, and the old server stays in service.
-    If a policy prefers that, a replica takes over from a source; if none can, the volume moves. From the fence on it is completed, however long that takes, unless the instance is deleted or
+    If a policy prefers it, a replica takes over from a source then; if none can, the volume moves.
+    From the fence on it is completed, however long that takes, unless the instance is deleted or
     MySQL does not start on the new server.
     """
 

@@ -81,14 +81,14 @@ class ReplicationRows:
 
         :returns: False: one has another task; nothing is changed
         """
-        ejecting, allowed = InstanceTasks.EJECTING, (InstanceTasks.NONE, InstanceTasks.EJECTING)
+        allowed = {InstanceTasks.NONE.code, InstanceTasks.EJECTING.code}
         condition = sa.and_(_COLUMNS.id.in_(instance_ids), _COLUMNS.deleted == sa.false())
         with self._transactions.writing() as session:
             query = sa.select(_COLUMNS.task_id).where(condition).with_for_update()
             tasks = [row.task_id for row in session.execute(query)]
-            if len(tasks) < len(instance_ids) or set(tasks) - {one.code for one in allowed}:
+            if len(tasks) < len(instance_ids) or set(tasks) - allowed:
                 return False
-            self._set_task(session, condition, ejecting.name, self._transactions.clock())
+            self._set_task(session, condition, 'EJECTING', self._transactions.clock())
             return True
 
     @retry_on_deadlock

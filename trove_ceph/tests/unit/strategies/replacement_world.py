@@ -326,7 +326,8 @@ class World:
             raise AssertionError('the instance can be used again')
         if not (self.has_taken_over and self.is_given_up) or self.ceph.writers():
             raise AssertionError(f'not given up, or writes: {self.ceph.writers()}')
-        if record.fenced_at is None or record.moved_at or set(self.servers) != {OLD}:
+        waiting = {one.server_id for one in self.guests.values()}
+        if record.fenced_at is None or record.moved_at or set(self.servers) - waiting != {OLD}:
             raise AssertionError(f'{record}: fenced {record.fenced_at}, moved {record.moved_at}')
 
     def check_deleted(self):

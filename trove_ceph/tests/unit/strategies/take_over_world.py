@@ -19,6 +19,7 @@ class TakeOverWorld(World):
     :ivar why_refused: why no replica takes over; None: one may
     :ivar has_taken_over: whether a replica has
     :ivar at_recovery: called when the first taskmanager is dead
+    :ivar at_fenced: called when the source is fenced
     """
 
     def __init__(self, replicas=('one', 'two')):
@@ -30,7 +31,7 @@ class TakeOverWorld(World):
         self.tasks[SOURCE] = self.other_tasks[SOURCE] = 'MIGRATING'
         self.chosen = self.why_refused = None
         self.is_noted_fenced = self.has_taken_over = False
-        self.at_recovery = lambda: None
+        self.at_recovery = self.at_fenced = lambda: None
 
     def take_over(self, changes=None):
         """Make one attempt of the failover."""
@@ -44,6 +45,7 @@ class TakeOverWorld(World):
 
     def _note_fenced(self):
         self.is_noted_fenced = True
+        self.at_fenced()
 
     def _note_chosen(self, replica_id):
         self.chosen = replica_id

@@ -5,6 +5,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db.failover_record import Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import FailoverCause, ReplacementState, RequestedBy
 from trove_ceph.strategies.failover.facts import HostState
@@ -49,6 +50,13 @@ class WatcherTest(base.BaseTestCase):
         self.assertIs(FailoverCause.HOST_DOWN, record.cause)
         self.assertEqual(replacement_helpers.MIGRATING, self.world.trove.task('db-3'))
         self.assertEqual('held', self.world.finding('db-3')['verdict'])
+
+    def test_a_policy_that_prefers_a_replica(self):
+        self.world.policies.add(Scope.INSTANCE, 'db-3', prefer=Preference.REPLICA)
+        self.world.kill('db-3', 'db-4')
+        self.run_rounds()
+        found = {one.instance_id: one.prefers_replica for one in self.world.replacements.list()}
+        self.assertEqual({'db-3': True, 'db-4': False}, found)
 
     def test_the_reason_tells_tenants_nothing_of_the_cloud(self):
         self.world.kill('db-3')

@@ -32,6 +32,8 @@ SOURCE, REPLICA = 'source', 'replica'
 #: The claims of each operation in their order, and the instances that it finds free afterwards.
 PROMOTION = ((Role.PROMOTE_REPLICA, REPLICA), (Role.CHANGE_SOURCE, SOURCE)), (SOURCE, REPLICA)
 EJECTION = ((Role.EJECT_SOURCE, SOURCE),), (SOURCE, REPLICA)
+#: Of a source whose failover is open, which is no other operation.
+TAKE_OVER = ((Role.TAKE_OVER, SOURCE),), (REPLICA,)
 DETACHMENT = ((Role.DETACH_REPLICA, REPLICA), (Role.CHANGE_SOURCE, SOURCE)), (REPLICA,)
 
 
@@ -133,7 +135,7 @@ class ReplacedMembersTest(base.BaseTestCase):
         return found
 
     def test_an_instance_is_never_in_two_operations(self):
-        for operation in (PROMOTION, EJECTION, DETACHMENT):
+        for operation in (PROMOTION, EJECTION, TAKE_OVER, DETACHMENT):
             for name in operation[1]:
                 results = self.run_orders(operation, name)
                 for allowed in results:

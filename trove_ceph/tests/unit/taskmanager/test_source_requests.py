@@ -177,6 +177,16 @@ class ChangedReplicasTest(base.BaseTestCase):
         self.assertEqual({self.instance.id, other.id}, set(self.replicas.known('known-source')))
         self.assertFalse(self.replicas.known('unknown'))
 
+    def test_when_a_source_was_seen_is_the_latest_of_all_looks(self):
+        other = trove_database.add_instance('project', 'volume')
+        for instance, is_seen in ((self.instance, True), (other, False)):
+            self.register(instance, 'seen-source')
+            self.store.observe(instance.id, Observation(), is_source_seen=is_seen)
+        seen_at = self.store.find(self.instance.id).source_seen_at
+        self.assertIsNotNone(seen_at)
+        self.assertEqual(seen_at, self.replicas.source_seen_at('seen-source'))
+        self.assertIsNone(self.replicas.source_seen_at('unknown'))
+
     def test_promotes(self):
         self.register(self.instance, 'old-source')
         self.replicas.promote('old-source', self.instance.id, keeps_source=True)

@@ -77,6 +77,20 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.assertEqual((self.source.id, InstanceTasks.NONE), self.shown(self.one))
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.two))
 
+    def test_begins_an_ejection_of_all_or_of_none(self):
+        ids = [self.one.id, self.two.id]
+        self.one.update(task_status=InstanceTasks.NONE)
+        self.assertFalse(self.rows.begin_ejection(ids))
+        self.assertEqual((self.source.id, InstanceTasks.NONE), self.shown(self.one))
+        self.assertEqual((self.source.id, PROMOTING), self.shown(self.two))
+        self.two.update(task_status=InstanceTasks.NONE)
+        for _again in range(2):
+            self.assertTrue(self.rows.begin_ejection(ids))
+        for one in (self.one, self.two):
+            self.assertEqual((self.source.id, InstanceTasks.EJECTING), self.shown(one))
+        self.two.update(deleted=True)
+        self.assertFalse(self.rows.begin_ejection(ids))
+
     def test_gives_back_the_tasks_of_other_operations(self):
         """Unless they have ended meanwhile, and have not found their task."""
         others = {self.one.id: 'MIGRATING'}

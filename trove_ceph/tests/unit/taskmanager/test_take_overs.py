@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which replicas take over from a dead source at its failover, and what hinders them."""
+
+import datetime
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.claims import Claimant
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.replication import fitness
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, gtids
+from trove_ceph.tests.unit.strategies.take_over_world import SEEN_AT, TakeOverWorld
+
+REFUSED = exceptions.SourceNotChangedError
+
+
+class TakeOverTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = TakeOverWorld()
+        self.one, self.two = self.world.servers['one'], self.world.servers['two']
+
+    def refuse(self, text):
+        """Check that no replica takes over, and that nothing was changed."""
+        world = self.world
+        error = self.assertRaises(REFUSED, world.take_over)
+        self.assertIn(text, str(error))
+        world.check_ended()
+        self.assertEqual([], world.writers())
+        self.assertIsNone(world.chosen)
+        self.assertFalse(world.servers[SOURCE].is_fenced)
+        self.assertEqual({'one': SOURCE, 'two': SOURCE}, world.table)
+        self.assertEqual({}, dict(world.faults))
+
+    def test_a_replica_that_has_everything(self):
+        world = self.world
+        world.take_over()
+        world.check_source('one', ['two'])
+        self.assertEqual(('one', True), (world.chosen, world.is_noted_fenced))
+        self.assertTrue(world.servers[SOURCE].is_fenced)
+        self.assertEqual(['vm-source'], world.stopped)
+        self.assertEqual({'two': 'one'}, world.table)
+        self.assertEqual(('NONE', 'NONE'), (world.tasks['one'], world.tasks['two']))
+        # The failover, which has set it, ends it.
+        self.assertEqual('MIGRATING', world.tasks[SOURCE])
+        for name in (SOURCE, 'one'):
+            self.assertIn('No transaction is known to be missing', world.faults[name][-1])
+
+    def test_the_one_that_has_received_more_than_the_last_look_has_seen(self):
+        self.two.executed |= gtids(SOURCE, 12, 15)
+        self.world.take_over()
+        self.world.check_source('two', ['one'])
+
+    def test_the_only_replica(self):
+        self.world = TakeOverWorld(['one'])
+        self.world.take_over()
+        self.world.check_source('one', [])
+
+    def test_what_the_source_had_is_not_known(self):
+        for changes in (
+            {'last_known': gtids(SOURCE, 1) - gtids(SOURCE, 1)},
+            {'source_seen_at': None},
+            {'served_until': None},
+        ):
+            self.world = TakeOverWorld()
+            vars(self.world).update(changes)
+            self.refuse('no look has found out what the source had')
+
+    def test_what_the_source_had_is_known_of_long_ago_only(self):
+        later = fitness.MOST_UNKNOWN + datetime.timedelta(seconds=1)
+        self.world.served_until = SEEN_AT + later
+        self.refuse('last answered a look at 2026-01-01T00:00:00')
+
+    def test_a_replica_that_lacks_what_the_source_had(self):
+        self.world.last_known |= gtids(SOURCE, 12, 13)
+        self.refuse('has not executed 2 transactions that are known')
+
+    def test_a_replica_that_has_not_executed_what_it_has_received(self):
+        self.one.received |= gtids(SOURCE, 12)
+        self.one.pace_sec, self.one.next_at = 50, 50
+        self.refuse('has not executed 1 transactions that are known')
+
+    def test_a_replica_that_has_stopped(self):
+        self.two.sql_error = 'no such table'
+        self.refuse('replica two has stopped: no such table')
+
+    def test_a_replica_that_did_not_receive(self):
+        self.two.receives = False
+        self.refuse('replica two did not receive')
+
+    def test_a_replica_that_follows_no_source(self):
+        self.two.source_id = None
+        self.two.is_read_only = True
+        self.refuse('replica two did not receive')
+
+    def test_a_replica_that_does_not_answer(self):
+        self.two.is_silent = True
+        self.refuse('replica two may have what others lack, and does not answer')
+
+    def test_a_replica_with_transactions_of_its_own(self):
+        for server in (self.one, self.two):
+            server.executed |= gtids('one', 1)
+        self.refuse('has 1 transactions that its source never had')
+
+    def test_a_replica_that_has_a_task(self):
+        self.world.tasks['two'] = 'RESTART_REQUIRED'
+        self.refuse('a replica has a task of its own')
+        self.assertEqual('RESTART_REQUIRED', self.world.tasks['two'])
+
+    def test_a_replica_that_fails_over_as_well(self):
+        self.world.other_tasks['two'] = 'MIGRATING'
+        error = self.assertRaises(REFUSED, self.world.take_over)
+        self.assertIn('has the task MIGRATING', str(error))
+        self.assertEqual([], self.world.writers())
+
+    def test_a_replica_on_one_copy_is_not_chosen(self):
+        self.world.on_one_copy = {'one'}
+        self.world.take_over()
+        self.world.check_source('two', ['one'])
+
+    def test_all_replicas_are_on_one_copy(self):
+        self.world.on_one_copy = {'one', 'two'}
+        self.refuse('keeps one copy of its data')
+
+    def test_without_replicas(self):
+        self.world = TakeOverWorld([])
+        error = self.assertRaises(REFUSED, self.world.take_over)
+        self.assertIn('it has no replica', str(error))
+        self.assertEqual({}, self.world.store.rows)
+
+    def test_without_proof_that_the_source_cannot_write(self):
+        self.world.down.add('ceph')
+        error = self.assertRaises(REFUSED, self.world.take_over)
+        self.assertIn('does not prove that it cannot write', str(error))
+        # It may be read-only if it is alive after all.
+        self.assertIs(Role.CHANGE_SOURCE, self.world.store.find_role(SOURCE))
+        self.assertFalse(self.world.is_noted_fenced)
+        self.world.down.clear()
+        self.world.move_source()
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def test_a_source_that_is_alive_loses_nothing(self):
+        """What it has committed since the last look is waited for before it is fenced."""
+        self.world.servers[SOURCE].is_down = False
+        self.world.take_over()
+        self.world.check_source('one', ['two'])
+
+    def test_a_replica_that_disappears_after_the_fence(self):
+        world = self.world
+        world.at_fenced = lambda: setattr(self.two, 'is_silent', True)
+        self.assertRaises(REFUSED, world.take_over)
+        self.assertEqual([], world.writers())
+        self.two.is_silent = False
+        world.move_source()
+        world.check_source(SOURCE, ['one', 'two'])
+
+    def test_another_worker_may_still_work_on_it(self):
+        store = self.world.store
+        self.assertTrue(store.begin(Role.TAKE_OVER, SOURCE, Claimant('other')))
+        self.assertRaises(exceptions.OperationUnfinishedError, self.world.take_over)
+        self.assertEqual(SOURCE, self.world.sources['one'])
+
+    def test_another_operation_works_on_the_source(self):
+        store = self.world.store
+        self.assertTrue(store.begin(Role.CHANGE_SOURCE, SOURCE, Claimant('other')))
+        self.assertRaises(REFUSED, self.world.take_over)
+
+    def test_nothing_is_done_again(self):
+        self.world.take_over()
+        self.world.take_over()
+        self.world.check_source('one', ['two'])
+
+    def test_replicas_that_were_not_stopped_are_left_alone(self):
+        world = self.world
+        self.two.sql_error = 'no such table'
+        world.servers[SOURCE].is_fenced = True
+        world.move_source()
+        self.assertEqual(['no such table'], [self.two.sql_error])
+        self.assertEqual({}, world.renewed)
+        world.check_source(SOURCE, ['one'])

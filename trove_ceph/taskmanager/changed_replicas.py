@@ -113,12 +113,20 @@ class ChangedVolumes:
     def __init__(
         self,
         cinder: Cinder,
-        fence: Callable[[str], None],
+        fence: Callable[[str, Callable[[], None] | None], None],
         load_tiers: Callable[[], tier_types.TiersFile],
     ):
         self._cinder = cinder
         self._load_tiers = load_tiers
-        self.fence = fence
+        self._fence = fence
+
+    def fence(self, volume_id: str, confirm: Callable[[], None] | None = None) -> None:
+        """Return when Ceph has proved that no present client can write to a volume.
+
+        :raises NotFencedError: there is no proof yet; a repetition continues
+        :raises ClaimLostError: ``confirm`` raised it, and nothing was fenced
+        """
+        self._fence(volume_id, confirm)
 
     def flatten(self, volume_id: str) -> None:
         """Have a volume flattened in the background, so that it needs no other image; idempotent.

@@ -279,7 +279,13 @@ class Agents(Protocol):
 
 
 class TakeOverNotes(Protocol):
-    """Where a take-over notes how far it is; each raises ClaimLostError if the claim is lost."""
+    """Where a take-over notes how far it is.
+
+    Each verb raises ClaimLostError if another worker continues the failover.
+    """
+
+    def confirm_claim(self) -> None:
+        """Return if the database says that this worker has the claim on the failover."""
 
     def note_fenced(self) -> None:
         """Note that the old server is proved not to write any more."""

@@ -19,11 +19,12 @@ LOG = logging.getLogger(__name__)
 class TakeOver:
     """The part of one attempt in which a replica may take over.
 
-    :ivar note_fenced: see :class:`.replacement.dependencies.TakeOverNotes`
+    :ivar confirm_claim: see :meth:`.Attempt.confirm_claim`
     """
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
+        self.confirm_claim = attempt.confirm_claim
 
     def run(self) -> None:
         """Complete the failover if a replica takes over; otherwise leave it to the next step.
@@ -49,11 +50,13 @@ class TakeOver:
         self._attempt.deps.successors.take_over(self._attempt.record, served_until, self)
 
     def note_fenced(self) -> None:
+        """See :meth:`.TakeOverNotes.note_fenced`."""
         if self._attempt.record.fenced_at is None:
             self._attempt.note(fenced_at=self._attempt.deps.store.now())
 
     def note_chosen(self, replica_id: str) -> None:
-        self._attempt.confirm_claim()
+        """See :meth:`.TakeOverNotes.note_chosen`."""
+        self.confirm_claim()
         self._attempt.note(promoted_id=replica_id)
 
     def _move_volume(self, error: Exception) -> None:

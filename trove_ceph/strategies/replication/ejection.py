@@ -192,8 +192,9 @@ class Ejection:
 
     def _fence(self) -> None:
         assert self._source.volume_id is not None
+        confirm = None if self._take_over is None else self._take_over.confirm_claim
         try:
-            self._deps.volumes.fence(self._source.volume_id)
+            self._deps.volumes.fence(self._source.volume_id, confirm)
         except exceptions.NotFencedError as error:
             LOG.error('Source %s: %s', self._source.instance_id, error)
             raise self._refused(

@@ -26,11 +26,14 @@ class TakeOver:
     """What an ejection that a failover requests must respect, and what it tells.
 
     :param served_until: when the agent of the source last reported; None: not known
+    :param confirm_claim: raises ClaimLostError if another worker continues the failover, by the
+        database; that one may have given the volume to another server, which no fence may cut off
     :param note_fenced: called when the source is proved not to write any more
     :param note_chosen: called with the id of the replica before it accepts writes
     """
 
     served_until: datetime.datetime | None
+    confirm_claim: Callable[[], None]
     note_fenced: Callable[[], object]
     note_chosen: Callable[[str], object]
 

@@ -63,11 +63,11 @@ class Volumes(source_world.Volumes):
         super().__init__(world)
         self._replicas = replicas
 
-    def fence(self, volume_id):
+    def fence(self, volume_id, confirm=None):
         for replica in self._replicas:
             if not replica.status()['is_read_only']:
                 raise AssertionError(f'a replica accepts writes beside {volume_id}')
-        super().fence(volume_id)
+        super().fence(volume_id, confirm)
 
 
 class EjectionTest(replication_servers.ReplicationTestCase):

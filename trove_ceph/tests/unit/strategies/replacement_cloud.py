@@ -387,8 +387,11 @@ class Successors:
             return
         if not world.is_replica_fit:
             raise exceptions.SourceNotChangedError('source: no replica is fit')
-        world.ceph.fence()
-        world.is_crashed |= OLD in world.serving
+        only = set(world.ceph.clients)
+        world.at('listed the clients of the source')
+        notes.confirm_claim()
+        world.at('is about to fence')
+        world.ceph.fence(only)
         notes.note_fenced()
         if world.is_replica_lost:
             raise exceptions.SourceNotChangedError('source: the replica does not answer')

@@ -481,7 +481,9 @@ class Volumes:
     def __init__(self, world):
         self._world = world
 
-    def fence(self, volume_id):
+    def fence(self, volume_id, confirm=None):
+        if confirm is not None:
+            confirm()
         if 'ceph' in self._world.down:
             raise exceptions.NotFencedError(f'{volume_id}: no proof')
         self._world.servers[volume_id.removeprefix('volume-')].is_fenced = True

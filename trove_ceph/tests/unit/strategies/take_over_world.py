@@ -19,6 +19,7 @@ class TakeOverWorld(World):
     :ivar why_refused: why no replica takes over; None: one may
     :ivar has_taken_over: whether a replica has
     :ivar at_recovery: called when the first taskmanager is dead
+    :ivar at_confirmation: called when the claim of the failover is confirmed
     :ivar at_fenced: called when the source is fenced
     """
 
@@ -31,11 +32,14 @@ class TakeOverWorld(World):
         self.tasks[SOURCE] = self.other_tasks[SOURCE] = 'MIGRATING'
         self.chosen = self.why_refused = None
         self.is_noted_fenced = self.has_taken_over = False
-        self.at_recovery = self.at_fenced = lambda: None
+        self.at_recovery = self.at_confirmation = self.at_fenced = lambda: None
 
     def take_over(self, changes=None):
         """Make one attempt of the failover."""
-        demands = fitness.TakeOver(self.served_until, self._note_fenced, self._note_chosen)
+        demands = fitness.TakeOver(
+            *(self.served_until, lambda: self.at_confirmation()),
+            *(self._note_fenced, self._note_chosen),
+        )
         try:
             (changes or self.changes()[0]).take_over(SOURCE, self.chosen, demands)
         except exceptions.SourceNotChangedError as error:

@@ -128,6 +128,23 @@ class TakeOverTest(base.BaseTestCase):
         self.assertIs(ReplacementState.CANCELED, record.state)
         self.assertFalse(world.has_taken_over)
 
+    def test_a_worker_that_is_suspended_while_the_volume_moves(self):
+        """Its late fence does not cut the new server off, and no replica accepts writes."""
+        for place in ('listed the clients of the source', 'is about to fence'):
+            world = self.make_world()
+
+            def suspend(found, world=world, place=place):
+                if found == place:
+                    world.at = lambda _place: None
+                    world.is_replica_fit = False
+                    world.finish()
+                    world.is_replica_fit = True
+
+            world.at = suspend
+            self.assertRaises(exceptions.ClaimLostError, world.attempt().run)
+            world.check_completed()
+            self.assertFalse(world.has_taken_over)
+
     def test_a_worker_that_lost_its_claim_chooses_none(self):
         world = self.make_world()
         suspended = world.attempt()

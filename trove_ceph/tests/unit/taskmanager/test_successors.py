@@ -98,7 +98,7 @@ class SuccessorsTest(base.BaseTestCase):
             agents=_Agents(self.replica.id),
             replicas=changed_replicas.ChangedReplicas(self.replicas),
             volumes=types.SimpleNamespace(
-                fence=self.fenced.append,
+                fence=self.fence,
                 has_one_copy=lambda _volume_id: False,
                 flatten=lambda _volume_id: None,
             ),
@@ -112,6 +112,13 @@ class SuccessorsTest(base.BaseTestCase):
         return source_changes.SourceChanges(
             source_work.SourceWork(deps, operations, store, beating)
         )
+
+    def fence(self, volume_id, confirm):
+        confirm()
+        self.fenced.append(volume_id)
+
+    def confirm_claim(self):
+        self.notes.append('confirmed')
 
     def note_fenced(self):
         self.notes.append('fenced')
@@ -139,7 +146,8 @@ class SuccessorsTest(base.BaseTestCase):
         record, claim = self.request()
         self.assertTrue(self.successors.has_replicas(self.source.id))
         self.successors.take_over(record, self.store.now(), self)
-        self.assertEqual((['volume'], ['fenced', self.replica.id]), (self.fenced, self.notes))
+        self.assertEqual(['volume'], self.fenced)
+        self.assertEqual(['confirmed', 'fenced', self.replica.id], self.notes)
         self.assertEqual((None, InstanceTasks.NONE), self.shown(self.replica))
         self.assertEqual((None, InstanceTasks.MIGRATING), self.shown(self.source))
         self.assertFalse(self.successors.has_replicas(self.source.id))

@@ -155,6 +155,16 @@ class TakeOverTest(base.BaseTestCase):
         world.move_source()
         world.check_source(SOURCE, ['one', 'two'])
 
+    def test_another_worker_has_moved_the_volume_meanwhile(self):
+        """A late fence would cut the new server off."""
+
+        def lose():
+            raise exceptions.ClaimLostError('another worker continues the failover')
+
+        self.world.at_confirmation = lose
+        self.assertRaises(exceptions.ClaimLostError, self.world.take_over)
+        self.assertFalse(self.world.servers[SOURCE].is_fenced)
+
     def test_another_worker_may_still_work_on_it(self):
         store = self.world.store
         self.assertTrue(store.begin(Role.TAKE_OVER, SOURCE, Claimant('other')))

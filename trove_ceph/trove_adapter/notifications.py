@@ -31,7 +31,7 @@ FIELDS: Mapping[Operation, tuple[str, ...]] = {
     Operation.POLICY_RUN: ('policy_id', 'instance_id', 'backup_name', 'backup_id'),
     Operation.FAILOVER: (
         *('replacement_id', 'instance_id', 'project_id', 'requested_by', 'reason'),
-        *('old_host', 'new_host'),
+        *('old_host', 'new_host', 'promoted_id'),
     ),
     Operation.REPLICA_REPROVISION: (
         *('request_id', 'instance_id', 'project_id', 'source_id', 'reason'),

@@ -83,9 +83,10 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         return _OPERATIONS[self.record.kind]
 
     def _subject(self) -> Mapping[str, Any]:
-        names = ('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host', 'reason')
-        if self.record.promoted_id is not None:
-            names = (*names, 'promoted_id')
+        names = (
+            *('replacement_id', 'instance_id', 'project_id', 'old_host', 'new_host', 'reason'),
+            'promoted_id',
+        )
         subject = {name: getattr(self.record, name) for name in names}
         return subject | {'requested_by': str(self.record.requested_by)}
 

@@ -195,7 +195,7 @@ def _of_failover_policies() -> list[oslo_policy.DocumentedRuleDefault]:
         _rule(
             'failover_policy:update',
             _OWNER,
-            'Enable or disable a failover policy of an instance.',
+            'Change a failover policy of an instance.',
             'PATCH',
             policy,
         ),

@@ -43,7 +43,7 @@ class _Agents:
 
     def __init__(self, replica_id):
         self._replica_id = replica_id
-        self.is_source = self.is_read_only = False
+        self.is_replica = self.is_read_only = True
 
     def status(self, instance_id):
         if instance_id != self._replica_id:
@@ -51,18 +51,21 @@ class _Agents:
         return ReplicationStatus(
             server_uuid=str(uuid.UUID(int=2)),
             gtid_executed=EXECUTED,
-            is_replica=not self.is_source,
+            is_replica=self.is_replica,
             source_uuid=SOURCE_UUID,
             io_state=ThreadState.CONNECTING,
             sql_state=ThreadState.ON,
-            is_read_only=not self.is_source,
+            is_read_only=self.is_read_only,
         )
 
     def stop_receiving(self, instance_id):
         pass
 
     def detach(self, instance_id, for_failover):
-        self.is_source = True
+        self.is_replica = False
+
+    def enable_as_source(self, instance_id):
+        self.is_read_only = False
 
     def drop_replication_users(self, instance_id, keep_replica_ids):
         pass

@@ -91,14 +91,12 @@ class Replacement:
     def steps(self) -> list[Step]:
         """Return the steps of an attempt. Each does nothing in a state in which it is done."""
         old, new = self._old, self._new
-        prefers_replica = self._attempt.record.prefers_replica
-        taken_over = (*_REQUESTED, *_TAKING_OVER) if prefers_replica else ()
         return [
             self._step('checking the instance', _REQUESTED, old.check),
             self._step('noting what the new server needs', _REQUESTED, old.note_facts),
             self._step('keeping the volume', _REQUESTED, old.keep_volume),
             self._step('stopping MySQL', _REQUESTED, self._stop, self._undo_stop),
-            self._step('having a replica take over', taken_over, self._take_over.run, commits=True),
+            *self._steps_of_take_over(),
             self._step('fencing the volume', (*_REQUESTED, *_FENCING), old.fence, commits=True),
             self._step('cutting off the old server', _FENCING, old.cut_off),
             self._step('deleting the old server', _FENCING, old.delete),
@@ -107,6 +105,13 @@ class Replacement:
             self._step('starting MySQL', _STARTING, self._start),
             self._step('tidying up', _STARTING, self._complete),
         ]
+
+    def _steps_of_take_over(self) -> list[Step]:
+        if not self._attempt.record.prefers_replica:
+            return []
+        states = (*_REQUESTED, *_TAKING_OVER)
+        name = 'having a replica take over'
+        return [self._step(name, states, self._take_over.run, commits=True)]
 
     def _step(
         self,

@@ -5,6 +5,7 @@ Ceph, Cinder, Nova and Trove are in memory. The taskmanager's client validates w
 the real servers answer.
 """
 
+import datetime
 import types
 
 import pymysql
@@ -12,7 +13,7 @@ import pymysql
 from trove_ceph import exceptions, steps, waiting
 from trove_ceph.guestagent import replication_user
 from trove_ceph.mysql.gtid import GtidSet
-from trove_ceph.strategies.replication import ejection, source_dependencies
+from trove_ceph.strategies.replication import ejection, fitness, source_dependencies
 from trove_ceph.tests.functional import replication_servers
 from trove_ceph.tests.unit.strategies import source_world
 from trove_ceph.trove_adapter import replication_agents
@@ -99,7 +100,7 @@ class EjectionTest(replication_servers.ReplicationTestCase):
         status = app.status()
         return GtidSet.parse(status['gtid_executed']) | GtidSet.parse(status['gtid_received'])
 
-    def eject(self, **limits):
+    def eject(self, take_over=None, **limits):
         world, noted, powered_off = self.world, [], []
         guests = {name: Guest(app, self.strategy) for name, app in self.apps.items()}
         rows = source_world.Rows(world)
@@ -118,7 +119,8 @@ class EjectionTest(replication_servers.ReplicationTestCase):
             find_ram_mib=lambda _id: 1024,
             **limits,
         )
-        one = ejection.Ejection(deps, rows.find(SOURCE), rows.list_replicas(SOURCE))
+        source, replicas = rows.find(SOURCE), rows.list_replicas(SOURCE)
+        one = ejection.Ejection(deps, source, replicas, take_over=take_over)
         steps.run(str(one), one.steps())
         self.assertTrue(world.servers[SOURCE].is_fenced)
         self.assertEqual(([f'vm-{SOURCE}'], []), (powered_off, noted))
@@ -183,6 +185,51 @@ class EjectionTest(replication_servers.ReplicationTestCase):
         self.check_source(AHEAD, BEHIND)
         expected = ['of both', 'of one', 'of one', 'after the ejection']
         self.assertEqual(expected, self.notes(self.behind))
+
+    def take_over(self):
+        """Eject the source as a failover does that prefers a replica; return what it notes."""
+        seen_at = self.world.source_seen_at = datetime.datetime(2026, 1, 1)
+        notes = []
+        demands = fitness.TakeOver(
+            seen_at, lambda: None, lambda: notes.append('fenced'), notes.append
+        )
+        self.eject(demands)
+        return notes
+
+    def test_a_replica_that_takes_over_at_a_failover(self):
+        """Of two that have what the last look found, the one that has received more since."""
+        self.write(self.source, 'of both')
+        self.world.last_known = GtidSet.parse(self.source.status()['gtid_executed'])
+        self.catch_up(self.source, self.behind)
+        with self.behind.open_connection(replication_servers.TIMEOUT_SEC) as connection:
+            connection.query('STOP REPLICA IO_THREAD')
+            self.write(self.source, 'of one', 2)
+            self.catch_up(self.source, self.ahead)
+            self.source.server.kill()
+            # It receives until the source fails, and hears of nothing any more.
+            connection.query('START REPLICA IO_THREAD')
+
+        self.assertEqual(['fenced', AHEAD], self.take_over())
+
+        self.check_source(AHEAD, BEHIND)
+        fault = self.world.faults[AHEAD][-1]
+        self.assertIn('No transaction is known to be missing', fault)
+
+    def test_no_replica_takes_over_that_lacks_what_the_source_had(self):
+        self.write(self.source, 'of both')
+        for replica in (self.behind, self.ahead):
+            self.catch_up(self.source, replica)
+            self.strategy.stop_receiving(replica)
+        self.write(self.source, 'of none', LOST)
+        self.world.last_known = GtidSet.parse(self.source.status()['gtid_executed'])
+        self.source.server.kill()
+        for replica in (self.behind, self.ahead):
+            replica.query('START REPLICA IO_THREAD')
+        error = self.assertRaises(exceptions.SourceNotChangedError, self.take_over)
+        self.assertIn(f'has not executed {LOST} transactions that are known', str(error))
+        self.assertFalse(self.world.servers[SOURCE].is_fenced)
+        for replica in (self.behind, self.ahead):
+            self.assertTrue(replica.status()['is_read_only'])
 
     def test_a_source_that_lives_ends_its_work(self):
         """No commit is lost that a client knows of."""

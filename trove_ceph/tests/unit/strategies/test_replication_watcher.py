@@ -43,6 +43,16 @@ class LookTest(WatcherTestCase):
         self.assertEqual(self.world.now, found['r-0'].observed_at)
         self.assertEqual((units.Mi, 1), (found['r-0'].own_bytes, found['r-0'].clone_depth))
 
+    def test_when_the_source_answered_last_is_recorded(self):
+        self.start()
+        self.run_rounds()
+        seen_at = self.world.now
+        self.assertEqual(seen_at, self.world.store.find('r-0').source_seen_at)
+        self.world.statuses['s'] = None
+        self.run_rounds()
+        found = self.world.store.find('r-0')
+        self.assertEqual((self.world.now, seen_at), (found.observed_at, found.source_seen_at))
+
     def figures(self, record):
         return record.is_replicating, record.lag_sec, record.lag_transactions
 

@@ -189,7 +189,8 @@ class SourceChanges:
         :raises TroveCephError: one does not; the watch shows it as broken
         """
         with self._operations.exclusively(
-            Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE}
+            # That of an attempt to take over whose end could not be recorded, too.
+            *(Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE, Role.TAKE_OVER})
         ) as claim:
             deps = self._work.guarded(claim)
             if (source := deps.rows.find(source_id)) is None:

@@ -11,6 +11,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementState
 from trove_ceph.db.replacement_states import Event
+from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replacement.attempt import Attempt
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class TakeOver:
 
     def _move_volume(self, error: Exception) -> None:
         """Leave the instance to the move of its volume, and tell why."""
-        why = f'no replica took over: {error}'
+        why = f'no replica took over: {tenant_errors.tenant_message(error)}'
         LOG.warning('%s: its volume moves: %s', self._attempt.record, why)
         reason = '; '.join(filter(None, [self._attempt.record.reason, why]))
         self._attempt.advance(Event.FENCE, reason=reason, promoted_id=None)

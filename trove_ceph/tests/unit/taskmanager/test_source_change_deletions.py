@@ -12,6 +12,7 @@ from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
+from trove_ceph.tests.unit.strategies.take_over_world import TakeOverWorld
 from trove_ceph.tests.unit.strategies.world import Strike
 
 
@@ -252,5 +253,33 @@ class DeletionTest(base.BaseTestCase):
                 lambda changes: changes.eject(SOURCE),
                 30,
                 self.check_ejection,
+                recovers_first,
+            )
+
+    def make_take_over(self):
+        self.dead = TakeOverWorld()
+        return self.dead
+
+    def check_take_over(self, world):
+        self.assertEqual([], world.broken)
+        self.assertEqual({}, world.store.rows)
+        self.assertFalse({'EJECTING', 'PROMOTING'} & set(world.tasks.values()))
+        if world.has_taken_over:
+            self.assertEqual([world.chosen], world.writers())
+            self.assertNotIn(world.chosen, world.deleted)
+            return
+        self.assertTrue(world.why_refused)
+        self.assertEqual([], world.writers())
+        world.move_source()
+        self.assertEqual([SOURCE], world.writers())
+        self.assertEqual(SOURCE, world.servers['two'].source_id)
+
+    def test_take_over(self):
+        for recovers_first in (False, True):
+            self.at_each_request(
+                self.make_take_over,
+                lambda changes: self.dead.take_over(changes),
+                30,
+                self.check_take_over,
                 recovers_first,
             )

@@ -181,6 +181,14 @@ class TakeOverTest(base.BaseTestCase):
         self.world.take_over()
         self.world.check_source('one', ['two'])
 
+    def test_the_row_of_an_attempt_whose_end_was_not_recorded(self):
+        """It would refuse all later operations on the source."""
+        world = self.world
+        self.assertTrue(world.store.begin(Role.TAKE_OVER, SOURCE, Claimant('dead')))
+        world.store.forget_workers()
+        world.move_source()
+        world.check_source(SOURCE, ['one', 'two'])
+
     def test_replicas_that_were_not_stopped_are_left_alone(self):
         world = self.world
         self.two.sql_error = 'no such table'

@@ -168,6 +168,17 @@ class PaperTestCase(PlanFileTestCase):
             self.assertEqual(6 * units.Gi, options['innodb_buffer_pool_size'])
             self.assertEqual(6 * 4 * units.Gi, options['innodb_redo_log_capacity'])
 
+    def test_block_sizes(self):
+        loaded = self.plan('block-sizes')
+        wanted = {
+            f'{pattern}-{size}k-qd{depth}'
+            for pattern in ('randread', 'randwrite')
+            for size in (4, 8, 16)
+            for depth in (1, 16, 64)
+        }
+        self.assertEqual(wanted, set(loaded.fio))
+        self.assertEqual(len(wanted), len(loaded.fio))
+
     def test_hci_fleet(self):
         loaded = self.plan('hci-fleet')
         (fleet,) = loaded.variants

@@ -60,11 +60,15 @@ class Own:
 
     :param capital: servers and devices, spread over their lifetime
     :param power: electricity
+    :param per_gb: capital for each GiB of the fleet at its end
+    :param per_iops: capital for each of its provisioned operations per second; None: it has none
     """
 
     currency: str
     capital: float
     power: float
+    per_gb: float
+    per_iops: float | None
 
 
 @dataclass(frozen=True)
@@ -131,20 +135,23 @@ def _price(content: Mapping[str, Any]) -> Price:
 
 def own(cluster: Cluster) -> Own | None:
     """Return what the cluster costs for a month; None: the fleet file has no prices of hardware."""
-    hardware = cluster.request.hardware
+    hardware, fleet = cluster.request.hardware, cluster.request.fleet
     if hardware is None:
         return None
     db_devices = cluster.nodes * cluster.db_devices_per_node
-    capital = (
+    total = (
         cluster.nodes * hardware.node
         + cluster.devices * hardware.device
         + db_devices * hardware.db_device
     )
+    capital = total / (hardware.years * _MONTHS_PER_YEAR)
     kilowatts = cluster.nodes * hardware.watts / 1000
     return Own(
         currency=hardware.currency,
-        capital=capital / (hardware.years * _MONTHS_PER_YEAR),
+        capital=capital,
         power=kilowatts * _HOURS_PER_MONTH * hardware.price_per_kwh,
+        per_gb=capital / (fleet.data_bytes / units.Gi),
+        per_iops=capital / fleet.iops if fleet.iops else None,
     )
 
 

@@ -201,7 +201,7 @@ def _costs(report: Report) -> str:
 
 
 def _own_line(cluster: Cluster, one: costs.Comparison, mine: costs.Own | None) -> str:
-    currency, iops = one.price.currency, cluster.request.fleet.iops
+    currency = one.price.currency
     if mine is None:
         budget = one.target_per_month * _BUDGET_MONTHS
         return (
@@ -209,10 +209,12 @@ def _own_line(cluster: Cluster, one: costs.Comparison, mine: costs.Own | None) -
             f'3 years, {budget / cluster.nodes:,.0f} for a server with its devices'
         )
     verdict = 'meets' if one.meets_target else 'misses'
-    each = f', {mine.capital / iops:.4f} for an IOPS' if iops else ''
+    each = f'{mine.per_gb:.3f} for a GB'
+    if mine.per_iops is not None:
+        each += f', {mine.per_iops:.4f} for an IOPS'
     return (
         f'A third of {one.price.product}: own hardware {verdict} it with {currency} '
-        f'{mine.capital:,.0f} a month{each}, and {mine.power:,.0f} for power'
+        f'{mine.capital:,.0f} a month, {each}, and {mine.power:,.0f} for power'
     )
 
 

@@ -119,6 +119,9 @@ class ComparisonTest(base.BaseTestCase):
         devices = planned.nodes * planned.devices_per_node
         self.assertAlmostEqual((planned.nodes * 6000 + devices * 600) / 60, own.capital)
         self.assertAlmostEqual(planned.nodes * 0.5 * 730 * 0.2, own.power)
+        # The fleet has 10 000 GiB and 30 000 operations per second.
+        self.assertAlmostEqual(own.capital / 10000, own.per_gb)
+        self.assertAlmostEqual(own.capital / 30000, own.per_iops)
 
     def test_the_target_is_a_third(self):
         # Ten servers with one device each are 66 000 over 60 months, 1100 a month.
@@ -143,5 +146,7 @@ class ComparisonTest(base.BaseTestCase):
         changes = {
             'databases/0/iops_per_gib': None,
             'cluster': {'device': device, 'optimised_for': 'capacity'},
+            'hardware': HARDWARE,
         }
         self.assertIsNone(self.compare(changes).per_iops)
+        self.assertIsNone(costs.own(sample.cluster(changes)).per_iops)

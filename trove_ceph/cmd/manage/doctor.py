@@ -23,6 +23,7 @@ _CINDER_CONF = '/etc/cinder/cinder.conf'
 _NOVA_CONF = '/etc/nova/nova.conf'
 _COLUMNS = ('level', 'check', 'object', 'observed', 'expected', 'command')
 _DETAILS = 'details'
+_MOST_SECONDS = 86400
 _EXIT_CODES = """\
 exit status:
    0  all is well; otherwise the worst finding counts, as in monitoring plugins
@@ -201,8 +202,8 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         '--watch',
         type=_seconds,
         metavar='SEC',
-        help='examine again after so many seconds, and print what comes (+) and goes (-), with '
-        '-f json one object per line, until Ctrl-C',
+        help=f'examine again after so many seconds, {_MOST_SECONDS} at most, and print what comes '
+        '(+) and goes (-), with -f json one object per line, until Ctrl-C',
     )
     again.add_argument(
         '--measure',
@@ -242,8 +243,9 @@ def _add_config_files(parser: argparse.ArgumentParser) -> None:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError('must be more than 0')
+    # No comparison with "nan" holds.
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f'must be more than 0, and {_MOST_SECONDS} at most')
     return seconds
 
 

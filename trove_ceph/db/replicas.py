@@ -109,6 +109,7 @@ class ReplicaStore:
                 insert(session, row)
             elif row.source_id != source_id:
                 row.source_id, row.updated_at = source_id, now
+                row.source_seen_at = None
             return row.as_model()
 
     @retry_on_deadlock

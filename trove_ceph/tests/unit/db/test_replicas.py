@@ -257,6 +257,12 @@ class AdoptTest(replica_helpers.ReplicaStoreTestCase):
         self.assertEqual(dataclasses.replace(before, source_id='source'), found)
         self.assertEqual(found, self.store.find('r'))
 
+    def test_when_another_source_was_seen_last_is_not_known(self):
+        self.add('r', 'old source')
+        self.store.observe('r', Observation(), is_source_seen=True)
+        self.trove.set('r', slave_of_id='source')
+        self.assertIsNone(self.adopt().source_seen_at)
+
     def test_what_is_no_idle_replica_of_the_source(self):
         self.trove.add('r')
         for values in (

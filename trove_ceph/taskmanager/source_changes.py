@@ -15,7 +15,6 @@ continues it (:mod:`trove_ceph.strategies.replacement.replacement`).
 """
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NoReturn, Protocol
@@ -152,7 +151,7 @@ class SourceChanges:
             if stopped.error is not None:
                 raise stopped.error from stopped
 
-    def take_over(self, source_id: str, chosen_id: str | None, demands: fitness.TakeOver) -> None:
+    def take_over(self, source_id: str, chosen_id: str | None, demands: fitness.Demands) -> None:
         """Give up a source for a replica that has all that is known, as its failover.
 
         Nothing but a repetition continues what is interrupted.
@@ -303,25 +302,19 @@ class SourceChanges:
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
 
     def _take_over(
-        self, claim: claims.Claim, chosen_id: str | None, demands: fitness.TakeOver
+        self, claim: claims.Claim, chosen_id: str | None, demands: fitness.Demands
     ) -> None:
         """Run the ejection of a source whose failover is open, or find that it has ended.
 
         :raises SourceNotChangedError: see :meth:`take_over`
         """
-        source_id = claim.resource_id
-        deps = self._work.guarded(claim)
-        find_task = deps.find_task
-        deps = dataclasses.replace(
-            # The failover itself is no other operation.
-            deps,
-            find_task=lambda one: None if one == source_id else find_task(one),
-        )
+        deps, source_id = self._work.guarded(claim), claim.resource_id
         is_resumed = claim.taken_over is Role.TAKE_OVER
         with group.answers_needed(f'failover of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             chosen = None if chosen_id is None else deps.rows.find(chosen_id)
-            if chosen is not None and chosen.source_id is None and not replicas:
+            # The replica may have been made that of another one since it took over.
+            if chosen is not None and not replicas:
                 return
             ids = [one.instance_id for one in replicas]
             why = None

@@ -40,7 +40,7 @@ class Successors:
         :raises SourceNotChangedError: none is fit; no replica accepts writes
         :raises TroveCephError: one may have taken over; repeat the call
         """
-        demands = fitness.TakeOver(
+        demands = fitness.Demands(
             served_until, notes.confirm_claim, notes.note_fenced, notes.note_chosen
         )
         self._get_changes().take_over(record.instance_id, record.promoted_id, demands)

@@ -42,7 +42,7 @@ class Ejection:
         source: Member,
         replicas: Sequence[Member],
         is_resumed: bool = False,
-        take_over: fitness.TakeOver | None = None,
+        take_over: fitness.Demands | None = None,
     ):
         self._deps = deps
         self._source = source
@@ -89,7 +89,8 @@ class Ejection:
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the tasks of its instances if it fails before the point of no return."""
         tasks = group.free_tasks(self._deps, self.members)
-        if self._is_fenced or self._is_resumed:
+        # A failover keeps its task, and moves the volume.
+        if self._take_over is None and (self._is_fenced or self._is_resumed):
             # It cannot write any more; the ejection is to be requested again.
             tasks[self._source.instance_id] = 'EJECTION_ERROR'
         return tasks
@@ -113,7 +114,8 @@ class Ejection:
 
     def _check(self) -> None:
         self._begun = self._deps.choices.find(self._replicas)
-        group.check_free(self._deps, [self._source])
+        if self._take_over is None:
+            group.check_free(self._deps, [self._source])
         if self._source.source_id is not None:
             raise self._refused('it is itself a replica; detach it instead')
         for replica_id in self._replicas:
@@ -129,7 +131,7 @@ class Ejection:
                 self._check_fit(self._take_over, found)
 
     def _check_fit(
-        self, take_over: fitness.TakeOver, found: Mapping[str, ReplicationStatus]
+        self, take_over: fitness.Demands, found: Mapping[str, ReplicationStatus]
     ) -> None:
         """Return if a replica may take over.
 

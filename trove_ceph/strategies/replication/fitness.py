@@ -22,7 +22,7 @@ MOST_UNKNOWN = datetime.timedelta(minutes=2)
 
 
 @dataclasses.dataclass(frozen=True)
-class TakeOver:
+class Demands:
     """What an ejection that a failover requests must respect, and what it tells.
 
     :param served_until: when the agent of the source last reported; None: not known

@@ -190,7 +190,7 @@ class EjectionTest(replication_servers.ReplicationTestCase):
         """Eject the source as a failover does that prefers a replica; return what it notes."""
         seen_at = self.world.source_seen_at = datetime.datetime(2026, 1, 1)
         notes = []
-        demands = fitness.TakeOver(
+        demands = fitness.Demands(
             seen_at, lambda: None, lambda: notes.append('fenced'), notes.append
         )
         self.eject(demands)

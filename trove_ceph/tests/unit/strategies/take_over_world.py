@@ -36,7 +36,7 @@ class TakeOverWorld(World):
 
     def take_over(self, changes=None):
         """Make one attempt of the failover."""
-        demands = fitness.TakeOver(
+        demands = fitness.Demands(
             *(self.served_until, lambda: self.at_confirmation()),
             *(self._note_fenced, self._note_chosen),
         )

@@ -23,7 +23,7 @@ from trove_ceph.db.replica_record import Observation
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replacement import requests
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
-from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
+from trove_ceph.strategies.replication.source_dependencies import RowChange, SourceDependencies
 from trove_ceph.taskmanager import (
     changed_replicas,
     source_changes,
@@ -158,6 +158,18 @@ class SuccessorsTest(base.BaseTestCase):
         self.assertEqual((None, InstanceTasks.EJECTION_ERROR), self.shown(self.source))
         store = instance_operations.InstanceOperationStore()
         self.assertEqual({}, store.find_roles([self.source.id, self.replica.id]))
+
+    def test_the_new_source_follows_another_one_meanwhile(self):
+        """The volume must not move: two databases would accept writes."""
+        self.see()
+        record, claim = self.request()
+        self.successors.take_over(record, self.store.now(), self)
+        record = self.store.note(claim, promoted_id=self.replica.id)
+        other = trove_database.add_instance(self.replica.tenant_id, 'volume-3')
+        rows = replication_rows.ReplicationRows()
+        rows.record([RowChange(self.replica.id, other.id)])
+        self.successors.take_over(record, self.store.now(), self)
+        self.assertEqual(['volume'], self.fenced)
 
     def test_no_replica_is_fit(self):
         self.see()

@@ -155,6 +155,20 @@ class TakeOverTest(base.BaseTestCase):
         world.move_source()
         world.check_source(SOURCE, ['one', 'two'])
 
+    def test_an_ejection_that_is_requested_meanwhile(self):
+        """The failover gets its task back, although it has fenced the source."""
+        world = self.world
+
+        def fail():
+            # Trove's API checks no task.
+            world.request('EJECTING')
+            self.two.is_silent = True
+
+        world.at_fenced = fail
+        self.assertRaises(REFUSED, world.take_over)
+        self.assertEqual('MIGRATING', world.tasks[SOURCE])
+        self.assertEqual('NONE', world.tasks['one'])
+
     def test_another_worker_has_moved_the_volume_meanwhile(self):
         """A late fence would cut the new server off."""
 

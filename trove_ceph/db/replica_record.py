@@ -129,7 +129,7 @@ class ReplicaRecord(Observation):
         or the last exchange, as it was last measured; None: not known, or the exchange was undone
     :param fresh_own_bytes: the same of the fresh clone, when it had caught up
     :param observed_at: when the watcher last looked at it
-    :param source_seen_at: when its present source last answered a look
+    :param source_seen_at: when the last look began that its present source has answered
     """
 
     _: dataclasses.KW_ONLY

@@ -155,11 +155,14 @@ class ReplicaStore:
 
     @retry_on_deadlock
     def observe(
-        self, instance_id: str, observation: Observation, is_source_seen: bool = False
+        self,
+        instance_id: str,
+        observation: Observation,
+        source_seen_at: datetime.datetime | None = None,
     ) -> None:
         """Write what a look at a replica has found; do nothing if it has no row.
 
-        :param is_source_seen: its source has answered the look
+        :param source_seen_at: when the look began, if its source answered; None: it did not
         """
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
@@ -167,8 +170,8 @@ class ReplicaStore:
                 field.name: getattr(observation, field.name)
                 for field in dataclasses.fields(Observation)
             }
-            if is_source_seen:
-                values['source_seen_at'] = now
+            if source_seen_at is not None:
+                values['source_seen_at'] = source_seen_at
             session.execute(
                 sa.update(_Row)
                 .where(_Row.instance_id == instance_id)

@@ -140,12 +140,14 @@ class Watcher:
 
     def _look(self, deps: WatchDependencies, group: Group, is_semi_sync: bool) -> None:
         try:
+            # Not the end of the look: Ceph may answer late when a host has failed.
+            began_at = deps.store.now()
             found = observation.look(deps, self._look_memory, group)
             for one in found.replicas:
                 deps.store.observe(
                     one.record.instance_id,
                     observation.observe(one, found.source),
-                    found.source is not None,
+                    None if found.source is None else began_at,
                 )
             timeout_ms = deps.settings.semi_sync_timeout_ms
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)

@@ -41,8 +41,8 @@ class MemoryStore:
         )
         return self._records.setdefault(instance_id, record)
 
-    def observe(self, instance_id, observation, is_source_seen=False):
-        values = {'source_seen_at': self.now()} if is_source_seen else {}
+    def observe(self, instance_id, observation, source_seen_at=None):
+        values = {'source_seen_at': source_seen_at} if source_seen_at else {}
         self._set(instance_id, **vars(observation), **values, observed_at=self.now())
 
     def request(self, instance_id, requested_by, reason):

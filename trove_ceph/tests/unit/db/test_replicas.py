@@ -74,16 +74,16 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_when_a_source_was_seen_last_is_kept(self):
         self.add('r')
-        self.store.observe('r', Observation(), is_source_seen=True)
         seen_at = self.now
+        self.store.observe('r', Observation(), seen_at)
         self.now += HOUR
-        self.store.observe('r', Observation(), is_source_seen=False)
+        self.store.observe('r', Observation())
         self.assertEqual(seen_at, self.store.find('r').source_seen_at)
 
     def test_when_a_new_source_was_seen_last_is_not_known(self):
         for replica_id in ('r', 's'):
             self.add(replica_id)
-            self.store.observe(replica_id, Observation(), is_source_seen=True)
+            self.store.observe(replica_id, Observation(), self.now)
         self.store.promote(self.store.find('r').source_id, 'r', keeps_source=False)
         self.assertIsNone(self.store.find('s').source_seen_at)
 
@@ -259,7 +259,7 @@ class AdoptTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_when_another_source_was_seen_last_is_not_known(self):
         self.add('r', 'old source')
-        self.store.observe('r', Observation(), is_source_seen=True)
+        self.store.observe('r', Observation(), self.now)
         self.trove.set('r', slave_of_id='source')
         self.assertIsNone(self.adopt().source_seen_at)
 

@@ -53,6 +53,20 @@ class LookTest(WatcherTestCase):
         found = self.world.store.find('r-0')
         self.assertEqual((self.world.now, seen_at), (found.observed_at, found.source_seen_at))
 
+    def test_a_look_that_ceph_delays_says_nothing_of_later(self):
+        self.start()
+        world, find_usage = self.world, self.world.find_usage
+        asked_at = []
+
+        def wait(*arguments):
+            asked_at.append(world.now)
+            world.now += datetime.timedelta(seconds=10)
+            return find_usage(*arguments)
+
+        world.find_usage = wait
+        self.run_rounds()
+        self.assertEqual(asked_at[0], world.store.find('r-0').source_seen_at)
+
     def figures(self, record):
         return record.is_replicating, record.lag_sec, record.lag_transactions
 

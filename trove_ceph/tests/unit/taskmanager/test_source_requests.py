@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Trove's API requests, our tables, and how a manager carries it out."""
 
+import datetime
 import types
 
 import fixtures
@@ -179,11 +180,10 @@ class ChangedReplicasTest(base.BaseTestCase):
 
     def test_when_a_source_was_seen_is_the_latest_of_all_looks(self):
         other = trove_database.add_instance('project', 'volume')
-        for instance, is_seen in ((self.instance, True), (other, False)):
+        seen_at = datetime.datetime(2026, 1, 1)
+        for instance, at in ((self.instance, seen_at), (other, None)):
             self.register(instance, 'seen-source')
-            self.store.observe(instance.id, Observation(), is_source_seen=is_seen)
-        seen_at = self.store.find(self.instance.id).source_seen_at
-        self.assertIsNotNone(seen_at)
+            self.store.observe(instance.id, Observation(), at)
         self.assertEqual(seen_at, self.replicas.source_seen_at('seen-source'))
         self.assertIsNone(self.replicas.source_seen_at('unknown'))
 

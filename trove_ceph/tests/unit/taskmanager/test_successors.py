@@ -87,7 +87,7 @@ class SuccessorsTest(base.BaseTestCase):
     def see(self):
         """Have the watch look at the source."""
         found = Observation(source_executed=str(EXECUTED))
-        self.replicas.observe(self.replica.id, found, is_source_seen=True)
+        self.replicas.observe(self.replica.id, found, self.replicas.now())
 
     def make_changes(self):
         worker = claims.Claimant('one')

@@ -78,9 +78,13 @@ class Failovers:
                     f'instance {instance_id} has no failover after {self._timeout_sec} s'
                 )
 
-    def set_policy(self, instance_id: str) -> str:
-        """Have an instance failed over automatically; return the id of its policy."""
-        body = {'failover_policy': {'scope': 'instance', 'target': instance_id}}
+    def set_policy(self, instance_id: str, prefer: str = 'volume') -> str:
+        """Have an instance failed over automatically; return the id of its policy.
+
+        :param prefer: "volume", which moves, or "replica", which takes over
+        """
+        policy = {'scope': 'instance', 'target': instance_id, 'prefer': prefer}
+        body = {'failover_policy': policy}
         response = self._trove.create_resource('failover_policies', body, expected_status_code=201)
         return response['failover_policy']['id']
 

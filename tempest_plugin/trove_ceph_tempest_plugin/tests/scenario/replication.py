@@ -15,6 +15,8 @@ CONF = config.CONF
 #: Commits before an operation, and after it.
 COMMITS = 50
 COMMITS_TIMEOUT_SEC = 300
+#: Whether commits wait until a replica has received them.
+SEMI_SYNC_STATUS = 'Rpl_semi_sync_source_status'
 
 
 class ReplicationTestCase(base.DatabaseTest):
@@ -65,6 +67,15 @@ class ReplicationTestCase(base.DatabaseTest):
         def differing():
             found = self.source_of(instance_id)
             return [] if found == source_id else [found]
+
+        self.assertEqual([], self.wait_for(differing))
+
+    def wait_until_commits_wait(self) -> None:
+        """Wait until commits on the source wait for a replica."""
+
+        def differing():
+            status = self.database.status(SEMI_SYNC_STATUS)
+            return [] if status == 'ON' else [status]
 
         self.assertEqual([], self.wait_for(differing))
 

@@ -12,7 +12,7 @@ from tempest.lib import decorators, exceptions
 
 from trove_ceph_tempest_plugin import management
 from trove_ceph_tempest_plugin.tests import base
-from trove_ceph_tempest_plugin.tests.scenario import failover
+from trove_ceph_tempest_plugin.tests.scenario import failover, replication
 
 CONF = config.CONF
 #: How long nothing must happen during maintenance: twice the rounds in which all signs must agree.
@@ -28,6 +28,9 @@ class AutomaticFailoverTestCase(failover.FailoverTestCase):
 
     Another database must report, on any host: a cloud with one has no automatic failover.
     """
+
+    #: What the policy prefers.
+    prefer = 'volume'
 
     @classmethod
     def skip_checks(cls):
@@ -54,7 +57,8 @@ class AutomaticFailoverTestCase(failover.FailoverTestCase):
     def setUp(self):
         super().setUp()
         self.assertEqual([], self.failovers.of_instance(self.instance_id))
-        self.addCleanup(self.failovers.delete_policy, self.failovers.set_policy(self.instance_id))
+        policy_id = self.failovers.set_policy(self.instance_id, self.prefer)
+        self.addCleanup(self.failovers.delete_policy, policy_id)
 
     def await_request(self):
         """Wait until the cloud has requested the failover, and return its id."""
@@ -110,6 +114,41 @@ class HostScenario(failover.FailingHostTestCase, AutomaticFailoverTestCase):
         self.assert_explained(completed, 'host-down')
 
 
+class TakeOverScenario(AutomaticFailoverTestCase, replication.ReplicationTestCase):
+    """The database of the class is a source; the test leaves it ejected."""
+
+    prefer = 'replica'
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a092')
+    def test_replica_takes_over(self):
+        """Commits wait for a replica, so no acknowledged one is lost; the other one follows it."""
+        found = self.create_replicas(count=2)
+        self.replicas.set_policy(self.instance_id, semi_sync=True)
+        self.wait_until_commits_wait()
+        commits, timeout_sec = replication.COMMITS, replication.COMMITS_TIMEOUT_SEC
+        with self.start_ledger() as entries:
+            entries.wait_for_commits(commits, timeout_sec)
+            self.hypervisors.signal('KILL', self.server_id, self.host)
+        completed = self.failovers.wait_until_completed(self.await_request())
+
+        names = ('attempts', 'state', 'cause', 'reason', 'promoted_id')
+        self.record('failover', {name: completed[name] for name in names})
+        self.assert_explained(completed, 'server-down')
+        new_source_id = completed['promoted_id']
+        self.assertIn(new_source_id, found)
+        (follower_id,) = {*found} - {new_source_id}
+        self.wait_for_source(new_source_id, None)
+        self.wait_for_source(follower_id, new_source_id)
+        self.wait_for_instance_status(
+            self.instance_id, expected_status='ERROR', timeout=self.timeout_sec
+        )
+        new_source = self.database_of(new_source_id)
+        self.assertEqual([], entries.faults(new_source))
+        self.database = new_source
+        self.write_rows()
+        self.assert_equal(follower_id, source_id=new_source_id)
+
+
 class TestAutomaticFailover(ServerScenario):
     """A failed server, during maintenance and after it."""
 
@@ -118,6 +157,10 @@ class TestAutomaticFailoverOfHost(HostScenario):
     """A power cut of a compute host."""
 
 
+class TestTakeOver(TakeOverScenario):
+    """A failed source whose policy prefers a replica."""
+
+
 def load_tests(loader, tests, pattern):
-    suites = (TestAutomaticFailover, TestAutomaticFailoverOfHost)
+    suites = (TestAutomaticFailover, TestAutomaticFailoverOfHost, TestTakeOver)
     return unittest.TestSuite(base.on_volume_types(loader, None, suite) for suite in suites)

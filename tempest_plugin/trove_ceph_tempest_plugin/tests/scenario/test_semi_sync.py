@@ -8,8 +8,7 @@ from tempest.lib import decorators
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import failover, replication
 
-#: Whether commits wait; how many a replica has received in time, and how many not.
-IS_ON = 'Rpl_semi_sync_source_status'
+#: How many commits a replica has received in time, and how many not.
 RECEIVED, NOT_RECEIVED = 'Rpl_semi_sync_source_yes_tx', 'Rpl_semi_sync_source_no_tx'
 TIMEOUT_MS = 'rpl_semi_sync_source_timeout'
 #: A commit must have waited for this share of the time limit; clocks and threads differ a bit.
@@ -27,7 +26,7 @@ class TestSemiSync(failover.FailoverTestCase, replication.ReplicationTestCase):
         """
         (replica_id,) = self.create_replicas()
         self.replicas.set_policy(self.instance_id, semi_sync=True)
-        self._wait_until_on()
+        self.wait_until_commits_wait()
         received = int(self.database.status(RECEIVED))
         rows = self.write_rows()
         self.assertGreater(int(self.database.status(RECEIVED)), received)
@@ -40,11 +39,11 @@ class TestSemiSync(failover.FailoverTestCase, replication.ReplicationTestCase):
         limit_sec = int(self.database.variable(TIMEOUT_MS)) / 1000
         self.record('commit', {'waited_sec': round(waited_sec, 1), 'limit_sec': limit_sec})
         self.assertGreaterEqual(waited_sec, limit_sec * SHARE)
-        self.assertEqual('OFF', self.database.status(IS_ON))
+        self.assertEqual('OFF', self.database.status(replication.SEMI_SYNC_STATUS))
         self.assertGreater(int(self.database.status(NOT_RECEIVED)), not_received)
 
         self._signal_replica(replica_id, 'CONT')
-        self._wait_until_on()
+        self.wait_until_commits_wait()
         received = int(self.database.status(RECEIVED))
         self.assertEqual(len(rows) + 1 + base.ROWS, len(self.write_rows()))
         self.assertGreater(int(self.database.status(RECEIVED)), received)
@@ -55,15 +54,6 @@ class TestSemiSync(failover.FailoverTestCase, replication.ReplicationTestCase):
         if signal == 'STOP':
             self.addCleanup(self.hypervisors.signal, 'CONT', server_id, host)
         self.hypervisors.signal(signal, server_id, host)
-
-    def _wait_until_on(self):
-        """Wait until commits wait for a replica."""
-
-        def differing():
-            status = self.database.status(IS_ON)
-            return [] if status == 'ON' else [status]
-
-        self.assertEqual([], self.wait_for(differing))
 
 
 def load_tests(loader, tests, pattern):

@@ -154,6 +154,7 @@ class DiscoveryTest(base.BaseTestCase):
         expected = {
             'TestAutomaticFailover_nvme': ['test_killed_server_after_maintenance'],
             'TestAutomaticFailoverOfHost_nvme': ['test_killed_host'],
+            'TestTakeOver_nvme': ['test_replica_takes_over'],
         }
         self.assertEqual(expected, found)
 
@@ -168,7 +169,7 @@ class DiscoveryTest(base.BaseTestCase):
             maxsplit=2
         )
         self.assertEqual(('0', '0'), (errors, failures))
-        self.assertEqual(2, reasons[0].count('[trove_ceph] manage_command is not set'))
+        self.assertEqual(3, reasons[0].count('[trove_ceph] manage_command is not set'))
 
     def test_scenarios_that_let_a_server_fail_have_databases_of_their_own(self):
         for module, name in (

@@ -76,8 +76,9 @@ class FailoversTest(base.BaseTestCase):
     def test_policy(self):
         trove = FakeTrove()
         failovers = self.failovers(trove)
-        failovers.delete_policy(failovers.set_policy('i-1'))
-        body = {'failover_policy': {'scope': 'instance', 'target': 'i-1'}}
+        failovers.delete_policy(failovers.set_policy('i-1', 'replica'))
+        policy = {'scope': 'instance', 'target': 'i-1', 'prefer': 'replica'}
+        body = {'failover_policy': policy}
         expected = [('failover_policies', body, 201), (('failover_policies', 'f-1'), True)]
         self.assertEqual(expected, trove.requests)
 

@@ -18,7 +18,9 @@ class TroveTasksTest(base.BaseTestCase):
         for task in trove_tasks.Task:
             known = getattr(InstanceTasks, task.name)
             self.assertEqual((known.code, known.db_text), task.value)
-            self.assertEqual(task.name, known.action)
+            # The action of an error is the one that failed.
+            expected = 'EJECTING' if task is trove_tasks.Task.EJECTION_ERROR else task.name
+            self.assertEqual(expected, known.action)
 
     def test_trove_reads_what_the_store_writes(self):
         path = trove_database.path()

@@ -335,13 +335,23 @@ class MountedImage(fixtures.Fixture):
         self.addCleanup(subprocess.run, ['umount', str(self.path)], check=True)
 
     def _mount(self):
-        subprocess.run(['mount', '-o', 'loop', str(self._image), str(self.path)], check=True)
+        # Its copy has the same UUID.
+        options = ['-o', 'loop,nouuid']
+        subprocess.run(['mount', *options, str(self._image), str(self.path)], check=True)
 
     def shut_down(self):
         """Shut the file system down without writing its log, like a power cut."""
         subprocess.run(['xfs_io', '-x', '-c', 'shutdown', str(self.path)], check=True)
 
     def remount(self):
-        """Recover the file system as after a power cut."""
+        """Recover the file system as after a power cut.
+
+        A container of another test may have been started meanwhile. Its mount namespace has a copy
+        of this mount, so that the file system that was shut down lives on, and would be mounted
+        again. So a copy of the image is mounted.
+        """
         subprocess.run(['umount', str(self.path)], check=True)
+        copy = self._image.with_suffix('.copy')
+        subprocess.run(['cp', '--sparse=always', str(self._image), str(copy)], check=True)
+        copy.replace(self._image)
         self._mount()

@@ -130,6 +130,8 @@ class ReplicaRecord(Observation):
     :param fresh_own_bytes: the same of the fresh clone, when it had caught up
     :param observed_at: when the watcher last looked at it
     :param source_seen_at: when the last look began that its present source has answered
+    :param stopped_at: when an ejection or a take-over told it to receive no more; None: it receives
+        since, or follows another source
     """
 
     _: dataclasses.KW_ONLY
@@ -166,6 +168,7 @@ class ReplicaRecord(Observation):
     fresh_own_bytes: int | None = None
     observed_at: datetime.datetime | None = None
     source_seen_at: datetime.datetime | None = None
+    stopped_at: datetime.datetime | None = None
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None
 

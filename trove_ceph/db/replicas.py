@@ -109,7 +109,7 @@ class ReplicaStore:
                 insert(session, row)
             elif row.source_id != source_id:
                 row.source_id, row.updated_at = source_id, now
-                row.source_seen_at = None
+                row.source_seen_at = row.stopped_at = None
             return row.as_model()
 
     @retry_on_deadlock
@@ -142,7 +142,9 @@ class ReplicaStore:
             session.execute(
                 sa.update(_Row)
                 .where(_Row.source_id == source_id)
-                .values(source_id=candidate_id, source_seen_at=None, updated_at=now)
+                .values(
+                    source_id=candidate_id, source_seen_at=None, stopped_at=None, updated_at=now
+                )
             )
             policy = tables.ReplicationPolicyRow
             if candidate is not None or session.get(policy, source_id) is not None:
@@ -177,6 +179,26 @@ class ReplicaStore:
                 .where(_Row.instance_id == instance_id)
                 .values(**values, observed_at=now)
             )
+
+    @retry_on_deadlock
+    def note_stopped(self, instance_id: str) -> None:
+        """Note that a replica is told to receive no more; do nothing if it has no row."""
+        with self._transactions.writing() as session:
+            self._set_stopped_at(session, instance_id, self._transactions.database_time(session))
+
+    @retry_on_deadlock
+    def forget_stopped(self, instance_id: str) -> None:
+        """Forget that, since the replica receives again."""
+        with self._transactions.writing() as session:
+            self._set_stopped_at(session, instance_id, None)
+
+    @staticmethod
+    def _set_stopped_at(
+        session: orm.Session, instance_id: str, stopped_at: datetime.datetime | None
+    ) -> None:
+        session.execute(
+            sa.update(_Row).where(_Row.instance_id == instance_id).values(stopped_at=stopped_at)
+        )
 
     @retry_on_deadlock
     def remove(self, instance_id: str) -> None:

@@ -54,6 +54,19 @@ class ChangedReplicas:
         found = [one.source_seen_at for one in self._store.list(source_id=source_id)]
         return max(filter(None, found), default=None)
 
+    def note_stopped(self, instance_id: str) -> None:
+        """Note that a replica is told to receive no more."""
+        self._store.note_stopped(instance_id)
+
+    def forget_stopped(self, instance_id: str) -> None:
+        """Forget that, since it receives again."""
+        self._store.forget_stopped(instance_id)
+
+    def stopped(self, source_id: str) -> Collection[str]:
+        """Return the replicas of a source that were told to receive no more."""
+        found = self._store.list(source_id=source_id)
+        return [one.instance_id for one in found if one.stopped_at is not None]
+
     def request(self, instance_id: str, reason: str) -> None:
         """Request that a replica gets a fresh clone of its source.
 

@@ -172,7 +172,10 @@ class Manager(manager.Manager):
         )
         self._failover_thread = failover.FailoverThread(CONF, self._deps)
         self._replication_watch = replication_watch.ReplicationWatchThread(
-            CONF, self._deps, lambda: replication_factory.make_agents(CONF, self.admin_context)
+            CONF,
+            self._deps,
+            lambda: replication_factory.make_agents(CONF, self.admin_context),
+            self._source_requests.resume_replicas,
         )
 
     def create_instance(self, context, instance_id, **arguments):

@@ -30,6 +30,7 @@ class ReplicationWatchThread:
     :param get_deps: returns the dependencies of backups, whose worker, heartbeat and clients it
         shares
     :param get_agents: returns the guest agents
+    :param resume_replicas: see :meth:`.SourceChanges.resume_replicas`
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class ReplicationWatchThread:
         conf: cfg.ConfigOpts,
         get_deps: Callable[[], backup_dependencies.BackupDependencies],
         get_agents: Callable[[], Agents],
+        resume_replicas: Callable[[str], None],
     ):
         self._conf = conf
         self._get_deps = get_deps
         self._get_agents = get_agents
+        self._resume_replicas = resume_replicas
         self._watcher: watcher.Watcher | None = None
         interval_sec = conf.trove_ceph_replication.watch_interval_sec
         self._background = background.Background(interval_sec, (self.watch,))
@@ -53,13 +56,18 @@ class ReplicationWatchThread:
         """Run one round."""
         if self._watcher is None:
             self._watcher = watcher.Watcher(
-                make_dependencies(self._conf, self._get_deps(), self._get_agents())
+                make_dependencies(
+                    self._conf, self._get_deps(), self._get_agents(), self._resume_replicas
+                )
             )
         self._watcher.watch()
 
 
 def make_dependencies(
-    conf: cfg.ConfigOpts, deps: backup_dependencies.BackupDependencies, agents: Agents
+    conf: cfg.ConfigOpts,
+    deps: backup_dependencies.BackupDependencies,
+    agents: Agents,
+    resume_replicas: Callable[[str], None],
 ) -> WatchDependencies:
     """Return the dependencies of the watch.
 
@@ -75,6 +83,7 @@ def make_dependencies(
         start=queue_worker.WorkerThreads(_LOOKS_AT_ONCE).start,
         worker=deps.worker,
         heartbeat=deps.heartbeat,
+        resume_replicas=resume_replicas,
         settings=settings(conf),
     )
 

@@ -25,7 +25,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
-from trove_ceph.strategies.replication import fitness, group, new_source
+from trove_ceph.strategies.replication import fitness, group, stopped_replicas
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
@@ -185,7 +185,7 @@ class SourceChanges:
 
         The source accepts writes, on its new server.
 
-        :raises TroveCephError: one does not; the watch shows it as broken
+        :raises TroveCephError: one does not; the watch repeats it with :meth:`resume_replicas`
         """
         with self._operations.exclusively(
             # That of an attempt to take over whose end could not be recorded, too.
@@ -195,12 +195,19 @@ class SourceChanges:
             if (source := deps.rows.find(source_id)) is None:
                 return
             group.restore_writes(deps, source_id)
-            replicas = deps.rows.list_replicas(source_id)
-            stopped = [one for one in replicas if group.was_stopped(deps, one.instance_id)]
-            again = new_source.NewSource(deps, source)
-            again.attach(stopped)
-            again.renew(stopped)
-            again.check()
+            stopped_replicas.follow_again(deps, source)
+
+    def resume_replicas(self, source_id: str) -> None:
+        """Do so for a source that answers, unless something else changes it or its server.
+
+        :raises TroveCephError: see :meth:`follow_again`
+        """
+        source = self._deps.rows.find(source_id)
+        # One that is ejected has a task until its tenant gives it another server.
+        if source is None or source.source_id is not None or source.task != 'NONE':
+            return
+        if self._store.find_role(source_id) is None and self._deps.find_task(source_id) is None:
+            self.follow_again(source_id)
 
     def detach(self, replica_id: str) -> None:
         """Make a replica an instance of its own."""

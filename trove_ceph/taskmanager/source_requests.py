@@ -85,6 +85,10 @@ class SourceRequests:
         except exceptions.TroveCephError as error:
             LOG.warning('Replica %s: is deleted, and not forgotten yet: %s', instance_id, error)
 
+    def resume_replicas(self, source_id: str) -> None:
+        """See :meth:`.SourceChanges.resume_replicas`."""
+        self._get_changes().resume_replicas(source_id)
+
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
         """What continues the operations of workers that died, by their roles."""

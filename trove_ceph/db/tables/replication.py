@@ -64,6 +64,7 @@ class ReplicaRow(base.Claimable, base.Base):
     clone_depth = orm.mapped_column(sa.Integer)
     observed_at = orm.mapped_column(sa.DateTime)
     source_seen_at = orm.mapped_column(sa.DateTime)
+    stopped_at = orm.mapped_column(sa.DateTime)
 
     def as_model(self) -> replica_record.ReplicaRecord:
         """Return the row as a record."""

@@ -84,4 +84,5 @@ class TakeOver:
         except exceptions.ClaimLostError:
             raise
         except exceptions.TroveCephError as error:
+            # The watch over replicas repeats it.
             LOG.warning('%s: a replica does not follow again: %s', record, error)

@@ -84,6 +84,8 @@ class Candidates:
         agents = self._deps.agents
         status = agents.status(replica_id)
         if is_fenced and status.is_replica and status.io_state is not ThreadState.OFF:
+            # Before the request: whoever ends or resumes this must have it receive again.
+            self._deps.replicas.note_stopped(replica_id)
             agents.stop_receiving(replica_id)
             # Read again: it may have received more until it stopped.
             status = agents.status(replica_id)

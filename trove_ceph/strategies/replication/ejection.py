@@ -138,6 +138,9 @@ class Ejection:
         :raises SourceNotChangedError: none may
         """
         source_id, replicas = self._source.instance_id, self._deps.replicas
+        # Its row shows that it was stopped, if the take-over is refused later.
+        for replica_id in sorted(self._replicas.keys() - set(replicas.known(source_id))):
+            raise self._refused(f'replica {replica_id} is not watched yet')
         known, seen_at = replicas.last_known(source_id), replicas.source_seen_at(source_id)
         if why := fitness.why_not_known(known, seen_at, take_over.served_until):
             raise self._refused(why)

@@ -8,7 +8,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.mysql.gtid import GtidSet
-from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
     Member,
     RowChange,
@@ -125,23 +125,6 @@ def wait_while_executing(
             return found
         if not patience.wait(replica_id, found.gtid_known):
             deps.sleep(POLL_SEC)
-
-
-def was_stopped(deps: SourceDependencies, replica_id: str) -> bool:
-    """Return whether an ejection that has ended has told a replica to receive no more.
-
-    It may have told it to forget its source, too.
-    """
-    if deps.find_task(replica_id) is not None:
-        return False
-    try:
-        found = deps.agents.status(replica_id)
-    except exceptions.GuestUnavailableError as error:
-        LOG.warning('Replica %s: does not answer: %s', replica_id, error)
-        return False
-    if not found.is_replica:
-        return found.is_read_only
-    return found.is_applying and found.io_state is ThreadState.OFF
 
 
 def shown(gtids: GtidSet) -> str:

@@ -150,6 +150,15 @@ class Replicas(Protocol):
     def source_seen_at(self, source_id: str) -> datetime.datetime | None:
         """Return when that was, by the clock of the database; None: it is not known."""
 
+    def note_stopped(self, instance_id: str) -> None:
+        """Note durably that a replica is told to receive no more."""
+
+    def forget_stopped(self, instance_id: str) -> None:
+        """Forget that, since it receives again."""
+
+    def stopped(self, source_id: str) -> Collection[str]:
+        """Return the replicas of a source that were told to receive no more."""
+
     def request(self, instance_id: str, reason: str) -> None:
         """Request that a replica gets a fresh clone of its source.
 

@@ -85,6 +85,7 @@ class WatchDependencies:
     :param start: runs a function in a thread of its own; returns False if no thread is free
     :param worker: the name and the rules under which this process claims the watch
     :param heartbeat: renews the claims of this process
+    :param resume_replicas: see :meth:`.SourceChanges.resume_replicas`
     :param clock: seconds on a clock that counts suspended time
     """
 
@@ -97,5 +98,6 @@ class WatchDependencies:
     start: Callable[[Callable[[], object]], bool]
     worker: claims.Claimant
     heartbeat: Heartbeat
+    resume_replicas: Callable[[str], None]
     settings: WatchSettings = dataclasses.field(default_factory=WatchSettings)
     clock: Callable[[], float] = boottime

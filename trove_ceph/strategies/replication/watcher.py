@@ -153,8 +153,10 @@ class Watcher:
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)
             with self._mutex:
                 self._ended.append(found)
+            if found.source is not None and any(map(_is_stopped, found.replicas)):
+                deps.resume_replicas(group.source_id)
         except exceptions.TroveCephError as error:
-            LOG.info('Instance %s: its replicas were not looked at: %s', group.source_id, error)
+            LOG.info('Instance %s: its replicas may not work: %s', group.source_id, error)
         finally:
             with self._mutex:
                 self._running.discard(group.source_id)
@@ -229,6 +231,12 @@ def _groups(
         volumes = {one: instances[one].volume_id for one in ids if one in instances}
         groups.append(Group(source_id, replicas, volumes))
     return groups
+
+
+def _is_stopped(one: ReplicaLook) -> bool:
+    """Return whether a refused ejection has stopped a replica, which answers and can go on."""
+    is_marked = one.record.stopped_at is not None and not one.record.state.is_reprovisioning
+    return is_marked and one.status is not None
 
 
 def _remove_orphans(

@@ -24,10 +24,14 @@ def upgrade():
         sa.Column('take_over_at', sa.DateTime),
         sa.Column('promoted_id', sa.String(36)),
     )
-    schema_changes.ensure_columns(_REPLICAS, sa.Column('source_seen_at', sa.DateTime))
+    schema_changes.ensure_columns(
+        _REPLICAS,
+        sa.Column('source_seen_at', sa.DateTime),
+        sa.Column('stopped_at', sa.DateTime),
+    )
 
 
 def downgrade():
-    schema_changes.drop_columns(_REPLICAS, 'source_seen_at')
+    schema_changes.drop_columns(_REPLICAS, 'stopped_at', 'source_seen_at')
     schema_changes.drop_columns(_REPLACEMENTS, 'promoted_id', 'take_over_at', 'prefers_replica')
     schema_changes.drop_columns(_POLICIES, 'prefer')

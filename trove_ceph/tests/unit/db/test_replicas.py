@@ -87,6 +87,16 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.store.promote(self.store.find('r').source_id, 'r', keeps_source=False)
         self.assertIsNone(self.store.find('s').source_seen_at)
 
+    def test_a_replica_that_was_stopped(self):
+        for replica_id in ('r', 's'):
+            self.add(replica_id)
+            self.store.note_stopped(replica_id)
+        self.assertEqual(self.now, self.store.find('r').stopped_at)
+        self.store.forget_stopped('r')
+        self.assertIsNone(self.store.find('r').stopped_at)
+        self.store.promote(self.store.find('r').source_id, 'r', keeps_source=False)
+        self.assertIsNone(self.store.find('s').stopped_at)
+
     def test_an_observation_does_not_disturb_a_reprovisioning(self):
         _record, claim = self.make('r', ReplicaState.CLONING)
         self.store.observe('r', Observation(False))

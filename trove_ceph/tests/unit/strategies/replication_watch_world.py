@@ -53,6 +53,7 @@ class World:
     :ivar measured: the volumes whose own space was measured
     :ivar switched: the calls of set_semi_sync
     :ivar refusing: the instances whose agents refuse these
+    :ivar resumed: the sources whose replicas were to receive again
     :ivar waiting: the looks that no thread has run yet; None: each runs at once
     :ivar free_threads: how many more looks find a thread
     """
@@ -72,6 +73,7 @@ class World:
         self.asked, self.measured, self.switched, self.refusing = [], [], [], set()
         self.waiting, self.free_threads = None, 1000
         self._workers = itertools.count()
+        self.resumed = []
         self.add_source('s')
         for number in range(count):
             self.add_replica(f'r-{number}', 's')
@@ -116,6 +118,7 @@ class World:
                 start=self.start,
                 worker=claims.Claimant(name, is_dead=is_dead),
                 heartbeat=self.heartbeat,
+                resume_replicas=self.resumed.append,
                 settings=self.settings,
                 clock=self.clock,
             )

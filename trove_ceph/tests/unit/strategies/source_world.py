@@ -118,6 +118,8 @@ class World:
         #: How long Nova takes to power a server off, and when one is off.
         self.stop_takes_sec, self.off_at = 0, {}
         self.last_known, self.source_seen_at = GtidSet(), None
+        #: The replicas that were told to receive no more.
+        self.paused = set()
         self.acknowledged = GtidSet()
         self.writes = True
         self.may_have_two_writers = False
@@ -452,6 +454,7 @@ class Replicas:
 
     def promote(self, source_id, candidate_id, keeps_source):
         table = self._world.table
+        self._world.paused -= {candidate_id, *self.known(source_id)}
         if table.pop(candidate_id, None) is None:
             return
         for name, source in table.items():
@@ -470,6 +473,15 @@ class Replicas:
 
     def source_seen_at(self, source_id):
         return self._world.source_seen_at
+
+    def note_stopped(self, name):
+        self._world.paused.add(name)
+
+    def forget_stopped(self, name):
+        self._world.paused.discard(name)
+
+    def stopped(self, source_id):
+        return self._world.paused & set(self.known(source_id))
 
     def request(self, name, reason):
         self._world.renewed[name] = reason

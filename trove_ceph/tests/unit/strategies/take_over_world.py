@@ -71,7 +71,18 @@ class TakeOverWorld(World):
 
     def move_source(self):
         """Give the source another server with its volume, and have its replicas follow it again."""
+        self.serve_source()
+        self.end_failover()
+        self.changes(worker='moved')[0].follow_again(SOURCE)
+
+    def serve_source(self):
         server = self.servers[SOURCE]
         server.is_down = server.is_fenced = server.is_read_only = False
+
+    def end_failover(self):
         self.tasks[SOURCE] = 'NONE'
-        self.changes(worker='moved')[0].follow_again(SOURCE)
+        self.other_tasks.pop(SOURCE, None)
+
+    def watch(self):
+        """Have the watch over replicas look at the source, which answers."""
+        self.changes(worker='watch')[0].resume_replicas(SOURCE)

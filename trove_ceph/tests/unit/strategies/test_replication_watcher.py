@@ -67,6 +67,28 @@ class LookTest(WatcherTestCase):
         self.run_rounds()
         self.assertEqual(asked_at[0], world.store.find('r-0').source_seen_at)
 
+    def test_a_replica_that_a_refused_ejection_has_stopped(self):
+        self.start(2)
+        world = self.world
+        self.run_rounds()
+        world.store.note_stopped('r-1')
+        source, world.statuses['s'] = world.statuses['s'], None
+        self.run_rounds()
+        self.assertEqual([], world.resumed, 'the source does not answer')
+        world.statuses['s'] = source
+        self.run_rounds(2)
+        self.assertEqual(['s', 's'], world.resumed)
+        world.store.forget_stopped('r-1')
+        self.run_rounds()
+        self.assertEqual(['s', 's'], world.resumed)
+
+    def test_a_stopped_replica_that_does_not_answer(self):
+        self.start(2)
+        self.world.store.note_stopped('r-1')
+        self.world.statuses['r-1'] = None
+        self.run_rounds()
+        self.assertEqual([], self.world.resumed)
+
     def figures(self, record):
         return record.is_replicating, record.lag_sec, record.lag_transactions
 

@@ -31,7 +31,7 @@ class ReplicationWatchThreadTest(base.BaseTestCase):
             cinder=types.SimpleNamespace(find_volume=lambda _id: None),
         )
         self.thread = replication_watch.ReplicationWatchThread(
-            CONF, lambda: self.deps, lambda: None
+            CONF, lambda: self.deps, lambda: None, lambda _source_id: None
         )
 
     def test_defaults_are_those_of_the_options(self):

@@ -187,6 +187,14 @@ class ChangedReplicasTest(base.BaseTestCase):
         self.assertEqual(seen_at, self.replicas.source_seen_at('seen-source'))
         self.assertIsNone(self.replicas.source_seen_at('unknown'))
 
+    def test_replicas_that_were_stopped(self):
+        self.register(self.instance, 'stopped-source')
+        self.assertFalse(self.replicas.stopped('stopped-source'))
+        self.replicas.note_stopped(self.instance.id)
+        self.assertEqual([self.instance.id], self.replicas.stopped('stopped-source'))
+        self.replicas.forget_stopped(self.instance.id)
+        self.assertFalse(self.replicas.stopped('stopped-source'))
+
     def test_promotes(self):
         self.register(self.instance, 'old-source')
         self.replicas.promote('old-source', self.instance.id, keeps_source=True)

@@ -155,6 +155,57 @@ class TakeOverTest(base.BaseTestCase):
         world.move_source()
         world.check_source(SOURCE, ['one', 'two'])
 
+    def refuse_after_fence(self):
+        """Have a take-over be refused that has stopped both replicas; one executes nothing."""
+        world, source = self.world, self.world.servers[SOURCE]
+
+        def receive_more():
+            source.written += 1
+            source.executed |= gtids(SOURCE, source.written)
+            self.two.received, self.two.is_stuck = source.executed, True
+
+        world.at_fenced = receive_more
+        self.assertRaises(REFUSED, world.take_over)
+        self.two.is_stuck = False
+        self.assertEqual((False, False), (self.one.receives, self.two.receives))
+
+    def test_a_replica_that_answers_again_long_after_the_move(self):
+        world = self.world
+        self.refuse_after_fence()
+        self.two.is_silent = True
+        self.assertRaises(exceptions.ReplicasLeftError, world.move_source)
+        self.assertEqual((True, {'two'}), (self.one.receives, world.paused))
+        self.assertRaises(exceptions.ReplicasLeftError, world.watch)
+        self.two.is_silent = False
+        world.watch()
+        world.check_source(SOURCE, ['one', 'two'])
+        self.assertEqual((set(), {}), (world.paused, world.renewed))
+
+    def test_a_source_that_its_tenant_repairs_after_the_failover(self):
+        """MySQL did not start on the new server, so that the failover failed."""
+        world = self.world
+        self.refuse_after_fence()
+        world.serve_source()
+        world.watch()
+        self.assertEqual({'one', 'two'}, world.paused, 'the failover is open')
+        world.end_failover()
+        world.watch()
+        world.check_source(SOURCE, ['one', 'two'])
+
+    def test_the_watch_leaves_an_ejected_source_alone(self):
+        world = self.world
+        self.refuse_after_fence()
+        world.serve_source()
+        world.end_failover()
+        world.tasks[SOURCE] = 'EJECTION_ERROR'
+        world.watch()
+        self.assertFalse(self.one.receives)
+
+    def test_a_replica_that_the_watch_does_not_know(self):
+        del self.world.table['two']
+        error = self.assertRaises(REFUSED, self.world.take_over)
+        self.assertIn('replica two is not watched yet', str(error))
+
     def test_an_ejection_that_is_requested_meanwhile(self):
         """The failover gets its task back, although it has fenced the source."""
         world = self.world

@@ -4,7 +4,9 @@
 import datetime
 from collections.abc import Callable
 
+from trove_ceph.db import instance_operations
 from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replacement.dependencies import TakeOverNotes
 from trove_ceph.strategies.replication import fitness
 from trove_ceph.taskmanager.source_changes import SourceChanges
@@ -21,6 +23,7 @@ class Successors:
     def __init__(self, get_changes: Callable[[], SourceChanges]):
         self._get_changes = get_changes
         self._rows = replication_rows.ReplicationRows()
+        self._operations = instance_operations.InstanceOperationStore()
 
     def has_replicas(self, instance_id: str) -> bool:
         """Return whether an instance has replicas.
@@ -44,6 +47,13 @@ class Successors:
             served_until, notes.confirm_claim, notes.note_fenced, notes.note_chosen
         )
         self._get_changes().take_over(record.instance_id, record.promoted_id, demands)
+
+    def is_taking_over(self, instance_id: str) -> bool:
+        """Return whether an attempt to take over has been interrupted.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        return self._operations.find_role(instance_id) is Role.TAKE_OVER
 
     def follow_again(self, instance_id: str) -> None:
         """Have replicas receive again that an attempt to take over has stopped.

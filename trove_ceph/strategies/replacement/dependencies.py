@@ -316,6 +316,12 @@ class Successors(Protocol):
         :raises TroveCephError: one may have taken over; repeat the call
         """
 
+    def is_taking_over(self, instance_id: str) -> bool:
+        """Return whether an attempt to take over has been interrupted.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+
     def follow_again(self, instance_id: str) -> None:
         """Have replicas receive again that an attempt to take over has stopped.
 

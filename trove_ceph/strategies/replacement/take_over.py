@@ -69,6 +69,9 @@ class TakeOver:
 
     def cancel(self) -> None:
         """End what an attempt has begun on the replicas of an instance that is being deleted."""
+        # Otherwise the deletion has the claim, and would wait for itself.
+        if not self._attempt.deps.successors.is_taking_over(self._attempt.record.instance_id):
+            return
         try:
             self._attempt.deps.successors.take_over(self._attempt.record, None, self)
         except exceptions.SourceNotChangedError as error:

@@ -402,6 +402,9 @@ class Successors:
             raise exceptions.OperationUnfinishedError('the replica does not answer')
         world.is_given_up = True
 
+    def is_taking_over(self, instance_id):
+        return self._world.is_taking_over
+
     def follow_again(self, instance_id):
         assert not self._world.has_taken_over
         assert self._world.service_status == 'HEALTHY', 'the source does not accept writes yet'

@@ -128,6 +128,18 @@ class TakeOverTest(base.BaseTestCase):
         self.assertIs(ReplacementState.CANCELED, record.state)
         self.assertFalse(world.has_taken_over)
 
+    def test_the_instance_is_deleted_between_two_attempts(self):
+        """The deletion has the claim on the source; nothing waits for that."""
+        world = self.make_world()
+        world.is_unfinished = True
+        self.assertRaises(exceptions.OperationUnfinishedError, world.attempt().run)
+        world.is_taking_over = False
+        world.is_given_up = False
+        world.trove.set(INSTANCE, task_id=world.DELETING)
+        record, _error = world.finish()
+        self.assertIs(ReplacementState.CANCELED, record.state)
+        self.assertFalse(world.is_given_up)
+
     def test_a_worker_that_is_suspended_while_the_volume_moves(self):
         """Its late fence does not cut the new server off, and no replica accepts writes."""
         for place in ('listed the clients of the source', 'is about to fence'):

@@ -93,11 +93,16 @@ class InstanceOperationStore:
             )
 
     def list_interrupted(self, claimant: Claimant) -> list[tuple[Role, str]]:
-        """Return the roles of dead workers and the ids of their instances, the oldest first."""
-        row = tables.InstanceOperationRow
+        """Return the roles of dead workers and the ids of their instances, the oldest first.
+
+        A take-over is left to the failover that has it, as long as that is open.
+        """
+        row, failover = tables.InstanceOperationRow, tables.ReplacementRow
+        is_open = sa.exists().where(failover.open_instance_id == row.instance_id)
+        query = sa.select(row).where(sa.or_(row.claim_role != Role.TAKE_OVER, ~is_open))
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
-            rows = session.scalars(sa.select(row).order_by(row.created_at, row.instance_id))
+            rows = session.scalars(query.order_by(row.created_at, row.instance_id))
             return [
                 (found.claim_role, found.instance_id)
                 for found in rows

@@ -28,7 +28,7 @@ class Role(enum.StrEnum):
     #: Gives up a source for one of its replicas; the claim is on the source.
     EJECT_SOURCE = 'eject-source'
     #: Gives up a source for one of its replicas as its failover; the claim is on the source. Only
-    #: the failover continues it.
+    #: the failover continues it, as long as it is open.
     TAKE_OVER = 'take-over'
     #: Detaches a replica from its source; the claim is on the replica.
     DETACH_REPLICA = 'detach-replica'

@@ -154,7 +154,7 @@ class SourceChanges:
     def take_over(self, source_id: str, chosen_id: str | None, demands: fitness.Demands) -> None:
         """Give up a source for a replica that has all that is known, as its failover.
 
-        Nothing but a repetition continues what is interrupted.
+        Nothing but a repetition continues what is interrupted, as long as the failover is open.
 
         :param chosen_id: of the replica that an interrupted call has chosen
         :raises SourceNotChangedError: no replica takes over, and none accepts writes
@@ -222,6 +222,7 @@ class SourceChanges:
             Role.EJECT_SOURCE: functools.partial(self._eject, is_resumed=True),
             Role.DETACH_REPLICA: lambda claim: self._detach(claim.resource_id, is_resumed=True),
             Role.CHANGE_SOURCE: self._release_source,
+            Role.TAKE_OVER: self._end_take_over,
         }
 
     def _promote(self, replica_id: str, is_resumed: bool) -> None:
@@ -460,6 +461,17 @@ class SourceChanges:
             )
         with group.answers_needed(f'source {source_id}: may be read-only'):
             group.restore_writes(deps, source_id)
+
+    def _end_take_over(self, claim: claims.Claim) -> None:
+        """End a take-over whose end could not be recorded, once its failover has ended.
+
+        :raises OperationUnfinishedError: the failover continues it
+        """
+        deps, source_id = self._work.guarded(claim), claim.resource_id
+        with group.answers_needed(f'take-over from source {source_id}'):
+            if deps.find_task(source_id) is not None:
+                raise exceptions.OperationUnfinishedError(f'source {source_id}: still fails over')
+            group.end_tasks(deps, group.members_of(deps, source_id))
 
     def _give_up(self, deps: SourceDependencies, source_id: str, instance_id: str) -> None:
         """End the tasks of a request that does not fit the present rows any more."""

@@ -24,6 +24,7 @@ _RESUMED = (
     Role.EJECT_SOURCE,
     Role.DETACH_REPLICA,
     Role.CHANGE_SOURCE,
+    Role.TAKE_OVER,
 )
 
 

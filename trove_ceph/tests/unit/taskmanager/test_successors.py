@@ -20,6 +20,7 @@ from trove_ceph.db import (
 from trove_ceph.db.replacement_record import FailoverCause, RequestedBy
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.replica_record import Observation
+from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replacement import requests
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
@@ -170,6 +171,17 @@ class SuccessorsTest(base.BaseTestCase):
         rows.record([RowChange(self.replica.id, other.id)])
         self.successors.take_over(record, self.store.now(), self)
         self.assertEqual(['volume'], self.fenced)
+
+    def test_an_interrupted_take_over_is_left_to_its_open_failover(self):
+        store, dead = instance_operations.InstanceOperationStore(), claims.Claimant('dead')
+        other = claims.Claimant('other', is_dead=lambda _name: True)
+        _record, claim = self.request()
+        self.assertTrue(store.begin(Role.TAKE_OVER, self.source.id, dead))
+        self.assertTrue(self.successors.is_taking_over(self.source.id))
+        taken_over = (Role.TAKE_OVER, self.source.id)
+        self.assertNotIn(taken_over, store.list_interrupted(other))
+        self.store.complete(claim)
+        self.assertIn(taken_over, store.list_interrupted(other))
 
     def test_no_replica_is_fit(self):
         self.see()

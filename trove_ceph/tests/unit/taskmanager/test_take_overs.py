@@ -9,7 +9,7 @@ from trove_ceph import exceptions
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replication import fitness
-from trove_ceph.tests.unit.strategies.source_world import SOURCE, gtids
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
 from trove_ceph.tests.unit.strategies.take_over_world import SEEN_AT, TakeOverWorld
 
 REFUSED = exceptions.SourceNotChangedError
@@ -253,6 +253,19 @@ class TakeOverTest(base.BaseTestCase):
         world.store.forget_workers()
         world.move_source()
         world.check_source(SOURCE, ['one', 'two'])
+
+    def test_the_row_of_a_take_over_whose_failover_has_ended(self):
+        """It would refuse the promotions of its replicas, their ejections and failovers."""
+        world = self.world
+        self.assertTrue(world.store.begin(Role.TAKE_OVER, SOURCE, Claimant('dead')))
+        world.request('EJECTING', 'one', 'two')
+        World.recover(world)
+        self.assertIs(Role.TAKE_OVER, world.store.find_role(SOURCE), 'the failover is open')
+        world.end_failover()
+        World.recover(world)
+        self.assertIsNone(world.store.find_role(SOURCE))
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertEqual({'one': SOURCE, 'two': SOURCE}, world.table)
 
     def test_replicas_that_were_not_stopped_are_left_alone(self):
         world = self.world

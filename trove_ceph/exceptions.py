@@ -178,6 +178,10 @@ class ReplicasLeftError(TroveCephError):
     """The source has changed, but instances, which the message names, do not follow it."""
 
 
+class NewSourceSilentError(ReplicasLeftError):
+    """The source has changed, but the agent of the new one does not answer: none may write."""
+
+
 class OperationUnfinishedError(TroveCephError):
     """An operation could not end now; a taskmanager continues it by itself."""
 

@@ -32,6 +32,8 @@ TRANSITIONS = (
     (State.REQUESTED, Event.TAKE_OVER, State.TAKING_OVER),
     # A replica is the source, and the instance is given up.
     (State.TAKING_OVER, Event.COMPLETE, State.COMPLETED),
+    # A replica is the source, but its agent does not answer: nothing may accept writes.
+    (State.TAKING_OVER, Event.FAIL, State.FAILED),
     # Everything that can be refused was checked, and what is needed later was noted.
     (State.REQUESTED, Event.FENCE, State.FENCING),
     # No replica accepts writes, so that the volume moves.

@@ -158,6 +158,7 @@ class SourceChanges:
 
         :param chosen_id: of the replica that an interrupted call has chosen
         :raises SourceNotChangedError: no replica takes over, and none accepts writes
+        :raises NewSourceSilentError: a replica is the source in Trove, and may not accept writes
         :raises TroveCephError: a replica may have taken over; repeat the call
         """
         is_held = False
@@ -175,6 +176,8 @@ class SourceChanges:
                 raise exceptions.OperationUnfinishedError(
                     f'source {source_id}: another worker may still have a replica take over'
                 ) from error
+            raise
+        except exceptions.NewSourceSilentError:
             raise
         except exceptions.ReplicasLeftError as error:
             # Its tenant reads which, as their faults.

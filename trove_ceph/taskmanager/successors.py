@@ -41,6 +41,7 @@ class Successors:
         """Fence a source, and make a replica the source that has all that is known; idempotent.
 
         :raises SourceNotChangedError: none is fit; no replica accepts writes
+        :raises NewSourceSilentError: one is the source in Trove, and may not accept writes
         :raises TroveCephError: one may have taken over; repeat the call
         """
         demands = fitness.Demands(

@@ -313,6 +313,7 @@ class Successors(Protocol):
 
         :param served_until: when the agent of the source last reported
         :raises SourceNotChangedError: none is fit; no replica accepts writes
+        :raises NewSourceSilentError: one is the source in Trove, and may not accept writes
         :raises TroveCephError: one may have taken over; repeat the call
         """
 

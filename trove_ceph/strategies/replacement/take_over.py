@@ -28,7 +28,7 @@ class TakeOver:
         self.confirm_claim = attempt.confirm_claim
 
     def run(self) -> None:
-        """Complete the failover if a replica takes over; otherwise leave it to the next step.
+        """End the failover if a replica takes over; otherwise leave it to the next step.
 
         :raises TroveCephError: a replica may have taken over; the next attempt goes on
         """
@@ -41,6 +41,9 @@ class TakeOver:
             self._take_over()
         except exceptions.SourceNotChangedError as error:
             self._move_volume(error)
+        except exceptions.NewSourceSilentError as error:
+            LOG.error('%s: nothing may accept writes: %s', self._attempt.record, error)
+            self._attempt.fail(tenant_errors.tenant_message(error), type(error).__name__)
         else:
             record = self._attempt.record
             LOG.warning('%s: replica %s is the source now', record, record.promoted_id)
@@ -76,6 +79,8 @@ class TakeOver:
             self._attempt.deps.successors.take_over(self._attempt.record, None, self)
         except exceptions.SourceNotChangedError as error:
             LOG.info('%s: no replica took over: %s', self._attempt.record, error)
+        except exceptions.NewSourceSilentError as error:
+            LOG.warning('%s: %s', self._attempt.record, error)
 
     def follow_again(self) -> None:
         """Have replicas follow the source on its new server that an attempt has stopped."""

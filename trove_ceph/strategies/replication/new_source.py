@@ -118,10 +118,11 @@ class NewSource:
     def check(self) -> None:
         """Return if all instances follow.
 
-        :raises ReplicasLeftError: some do not, which the message names
+        :raises NewSourceSilentError: the new source may not accept writes
+        :raises ReplicasLeftError: some do not follow, which the message names
         """
         if self.has_failed:
-            raise exceptions.ReplicasLeftError(
+            raise exceptions.NewSourceSilentError(
                 f'instance {self.member.instance_id}: is the source now, but its agent does not '
                 f'answer; eject it if it stays so: {self.failures[self.member.instance_id]}'
             )

@@ -398,6 +398,9 @@ class Successors:
         notes.note_chosen('replica')
         world.at('is about to accept writes')
         world.has_taken_over = True
+        if world.is_successor_silent:
+            world.is_given_up = True
+            raise exceptions.NewSourceSilentError('replica: is the source now, and is silent')
         if world.is_unfinished:
             raise exceptions.OperationUnfinishedError('the replica does not answer')
         world.is_given_up = True

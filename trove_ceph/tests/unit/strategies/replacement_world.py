@@ -108,7 +108,7 @@ class World:
         self.at_bind = self.at = lambda _place: None
         # The replicas of the instance, and what became of an attempt to have one take over.
         self.has_replicas = self.is_replica_fit = self.is_taking_over = True
-        self.is_replica_lost = self.is_unfinished = False
+        self.is_replica_lost = self.is_unfinished = self.is_successor_silent = False
         self.has_taken_over = self.is_given_up = self.has_followed_again = False
         self._request(kind, cause, prefers_replica)
 

@@ -33,6 +33,19 @@ class TakeOverTest(base.BaseTestCase):
         )
         self.assertEqual(0, world.record().attempts)
 
+    def test_a_new_source_that_does_not_answer_any_more(self):
+        """The volume does not move: the new source may accept writes, or do so later."""
+        world = self.make_world(has_database=True)
+        world.is_successor_silent = True
+        record, error = world.finish()
+        self.assertIsNone(error)
+        self.assertEqual(
+            (ReplacementState.FAILED, 'replica', 'replica: is the source now, and is silent'),
+            (record.state, record.promoted_id, record.error),
+        )
+        self.assertEqual(replacement_helpers.EJECTION_ERROR, world.trove.task(INSTANCE))
+        self.assertEqual(set(), world.ceph.writers())
+
     def test_an_instance_without_replicas(self):
         world = self.make_world()
         world.has_replicas = False

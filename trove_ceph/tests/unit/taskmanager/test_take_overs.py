@@ -206,6 +206,20 @@ class TakeOverTest(base.BaseTestCase):
         error = self.assertRaises(REFUSED, self.world.take_over)
         self.assertIn('replica two is not watched yet', str(error))
 
+    def test_a_replica_that_disappears_when_it_is_to_accept_writes(self):
+        world = self.world
+        note_chosen = world._note_chosen
+
+        def disappear(replica_id):
+            note_chosen(replica_id)
+            self.one.is_silent = True
+
+        world._note_chosen = disappear
+        self.assertRaises(exceptions.NewSourceSilentError, world.take_over)
+        self.assertEqual([], world.writers())
+        self.assertEqual((None, 'one'), (world.sources['one'], world.sources['two']))
+        self.assertEqual('EJECTION_ERROR', world.tasks['one'])
+
     def test_an_ejection_that_is_requested_meanwhile(self):
         """The failover gets its task back, although it has fenced the source."""
         world = self.world

@@ -148,13 +148,14 @@ class ChangedVolumes:
         """
         self._cinder.request_flatten(volume_id)
 
-    def has_one_copy(self, volume_id: str) -> bool:
+    def has_one_copy(self, volume_id: str) -> bool | None:
         """Return whether the storage of a volume keeps one copy of its data.
 
+        :returns: None: it is not known, since Cinder has no such volume, or it is on no tier
         :raises TroveCephError: Cinder does not answer, or the tiers file cannot be used
         """
         volume = self._cinder.find_volume(volume_id)
         if volume is None:
-            return False
+            return None
         tier = self._load_tiers().find_by_type(volume.volume_type)
-        return tier is not None and tier.copies == 1 and tier.erasure is None
+        return None if tier is None else tier.copies == 1 and tier.erasure is None

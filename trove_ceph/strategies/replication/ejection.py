@@ -161,9 +161,10 @@ class Ejection:
     def _find_one_copy(self) -> frozenset[str]:
         """Return the replicas whose storage keeps one copy of their data, or may do so."""
         found = set()
+        volumes = self._deps.volumes
         for member in self._replicas.values():
             try:
-                if member.volume_id and not self._deps.volumes.has_one_copy(member.volume_id):
+                if member.volume_id and volumes.has_one_copy(member.volume_id) is False:
                     continue
             except exceptions.TroveCephError as error:
                 LOG.warning('%s: the copies of its data are not known: %s', member, error)

@@ -193,10 +193,11 @@ class Volumes(Protocol):
         :raises NotFencedError: there is no proof yet; a repetition continues
         """
 
-    def has_one_copy(self, volume_id: str) -> bool:
+    def has_one_copy(self, volume_id: str) -> bool | None:
         """Return whether the storage of a volume keeps one copy of its data.
 
-        :raises TroveCephError: it is not known
+        :returns: None: it is not known, since the volume is gone or on no tier
+        :raises TroveCephError: Cinder does not answer, or the tiers file cannot be used
         """
 
     def flatten(self, volume_id: str) -> None:

@@ -111,7 +111,7 @@ class World:
         self.refused = []
         #: The memory that is counted again.
         self.counted_mib = []
-        self.on_one_copy = set()
+        self.on_one_copy, self.on_no_tier = set(), set()
         #: The replicas whose accounts were kept when others were dropped last, by source.
         self.kept_users = {}
         self.flattened, self.stopped, self.renewed = set(), [], {}
@@ -501,7 +501,8 @@ class Volumes:
         self._world.servers[volume_id.removeprefix('volume-')].is_fenced = True
 
     def has_one_copy(self, volume_id):
-        return volume_id.removeprefix('volume-') in self._world.on_one_copy
+        name = volume_id.removeprefix('volume-')
+        return None if name in self._world.on_no_tier else name in self._world.on_one_copy
 
     def flatten(self, volume_id):
         self._world.flattened.add(volume_id.removeprefix('volume-'))

@@ -296,10 +296,10 @@ class ChangedVolumesTest(base.BaseTestCase):
     def test_copies(self):
         for self.type, expected in (
             *(('nvme', False), ('ephemeral', True)),
-            *(('ec', False), ('of-no-tier', False)),
+            *(('ec', False), ('of-no-tier', None)),
         ):
             self.assertIs(expected, self.volumes.has_one_copy('volume'), self.type)
-        self.assertFalse(self.volumes.has_one_copy('deleted'))
+        self.assertIsNone(self.volumes.has_one_copy('deleted'))
 
     def test_flattens(self):
         self.volumes.flatten('volume')

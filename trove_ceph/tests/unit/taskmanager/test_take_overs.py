@@ -123,6 +123,12 @@ class TakeOverTest(base.BaseTestCase):
         self.world.on_one_copy = {'one', 'two'}
         self.refuse('keeps one copy of its data')
 
+    def test_how_many_copies_the_storage_keeps_is_not_known(self):
+        self.world.on_no_tier = {'one'}
+        self.world.take_over()
+        self.world.check_source('two', ['one'])
+        self.assertEqual(1, len(self.world.faults['two']))
+
     def test_without_replicas(self):
         self.world = TakeOverWorld([])
         error = self.assertRaises(REFUSED, self.world.take_over)

@@ -58,7 +58,7 @@ class TakeOver:
         if self._attempt.record.fenced_at is None:
             self._attempt.note(fenced_at=self._attempt.deps.store.now())
 
-    def note_chosen(self, replica_id: str) -> None:
+    def note_chosen(self, replica_id: str | None) -> None:
         """See :meth:`.TakeOverNotes.note_chosen`."""
         self.confirm_claim()
         self._attempt.note(promoted_id=replica_id)

@@ -240,6 +240,19 @@ class TakeOverTest(base.BaseTestCase):
         self.assertEqual('MIGRATING', world.tasks[SOURCE])
         self.assertEqual('NONE', world.tasks['one'])
 
+    def test_a_choice_that_does_not_accept_writes_is_forgotten(self):
+        """Otherwise a later attempt could take it for the source, if no replica is left."""
+        world = self.world
+        changes, _operations = world.changes()
+
+        def fail(_replica_id):
+            raise exceptions.ServiceUnavailableError('the database does not answer')
+
+        changes._deps.choices.note = fail
+        self.assertRaises(exceptions.ServiceUnavailableError, world.take_over, changes)
+        self.assertIsNone(world.chosen)
+        self.assertEqual([], world.writers())
+
     def test_another_worker_has_moved_the_volume_meanwhile(self):
         """A late fence would cut the new server off."""
 

@@ -42,7 +42,7 @@ class MigrationDataContract:
         """Add a row to each table, with a value in each column."""
         with self.engine.begin() as connection:
             for table in self.our_tables().values():
-                values = {column.name: _value(column, number) for column in table.columns}
+                values = {column.name: value(column, number) for column in table.columns}
                 connection.execute(sa.insert(table).values(**values))
 
     def rows(self):
@@ -243,7 +243,7 @@ class MigrationDataContract:
         self.assertEqual(before, self.rows())
 
 
-def _value(column, number):
+def value(column, number):
     kind = column.type
     if isinstance(kind, sa.JSON) or 'LONGTEXT' in str(kind):
         return {'number': number} if isinstance(kind, sa.JSON) else f'{{"number": {number}}}'

@@ -2,7 +2,9 @@
 """Failovers in which a replica takes over from its source."""
 
 import sqlalchemy as sa
+from alembic import op
 
+from trove_ceph import exceptions
 from trove_ceph.db import schema_changes
 
 revision = '0018'
@@ -32,6 +34,22 @@ def upgrade():
 
 
 def downgrade():
+    _check_none_under_way()
     schema_changes.drop_columns(_REPLICAS, 'stopped_at', 'source_seen_at')
     schema_changes.drop_columns(_REPLACEMENTS, 'promoted_id', 'take_over_at', 'prefers_replica')
     schema_changes.drop_columns(_POLICIES, 'prefer')
+
+
+def _check_none_under_way():
+    """Return if the earlier release knows the states of all failovers.
+
+    :raises RecordError: a replica may be taking over, which only this release can end
+    """
+    table = sa.table(_REPLACEMENTS, sa.column('replacement_id'), sa.column('state'))
+    query = sa.select(table.c.replacement_id).where(table.c.state == 'taking_over')
+    if found := op.get_bind().scalars(query.order_by(table.c.replacement_id)).all():
+        raise exceptions.RecordError(
+            f'in the failovers {", ".join(found)} a replica may be taking over, which the earlier '
+            'release cannot continue: nothing was changed; start the taskmanagers again, and wait '
+            'until "trove-ceph-manage replacements list" shows none in the state "taking_over"'
+        )

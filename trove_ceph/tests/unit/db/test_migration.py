@@ -112,6 +112,20 @@ class CommandTest(base.BaseTestCase):
         status, listed = self.command('downgrade', '0014', '--yes-drop-it')
         self.assertEqual((0, True), (status, lost in listed))
 
+    def test_downgrade_while_a_replica_takes_over(self):
+        self.command('sync')
+        engine = database.facade(self.directory.join('trove.sqlite')).writer.get_engine()
+        table = tables.ReplacementRow.__table__
+        values = {column.name: migration_data.value(column, 1) for column in table.columns}
+        values |= {'replacement_id': 'failover-1', 'state': 'taking_over'}
+        with engine.begin() as connection:
+            connection.execute(sa.insert(table).values(**values))
+        status, text = self.command('downgrade', '0017', '--yes-drop-it')
+        self.assertEqual(3, status)
+        self.assertIn('in the failovers failover-1 a replica may be taking over', text)
+        required = migration.required_version()
+        self.assertEqual(required, self.command('version')[1]['version'])
+
     def test_removal(self):
         self.command('sync')
         status, listed = self.command('downgrade', 'none', '--yes-drop-it')

@@ -12,6 +12,7 @@ from sqlalchemy import orm
 from trove_ceph import exceptions
 from trove_ceph.db import claims, replacement_states, tables, trove_tasks
 from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import (
     OPEN,
     ReplacementKind,
@@ -165,7 +166,8 @@ class ReplacementStore:
     def complete(self, claim: Claim) -> ReplacementRecord:
         """End a replacement whose new server is in service; the instance has no task any more.
 
-        If a replica took over, the instance keeps a task that says so, until it is deleted.
+        If a replica took over, the instance keeps a task that says so, until it is deleted, and its
+        failover policy is disabled.
 
         :raises InvalidTransitionError: the state does not allow it
         :raises ClaimLostError: the claim is lost
@@ -266,6 +268,7 @@ class ReplacementStore:
                 after = Task.NONE if was_changed else Task[before.task_before]
                 if before.state == str(ReplacementState.TAKING_OVER):
                     after = Task.EJECTION_ERROR
+                    _disable_failover(session, before.instance_id, now)
                 own = Task[ReplacementKind(before.kind).task]
                 # An operator may have reset the task.
                 trove_tasks.replace(session, before.instance_id, own, after, now)
@@ -273,6 +276,16 @@ class ReplacementStore:
             return self._write(
                 session, claim, values | ended | claims.cleared_claim() | {'state': state}
             )
+
+
+def _disable_failover(session: orm.Session, instance_id: str, now: datetime.datetime) -> None:
+    """Keep a tenant who resets the task of an ejected source from having its volume revived."""
+    policy = tables.FailoverPolicyRow
+    session.execute(
+        sa.update(policy)
+        .where(policy.scope == str(Scope.INSTANCE), policy.target == instance_id)
+        .values(enabled=False, updated_at=now)
+    )
 
 
 def _columns(values: dict[str, Any]) -> dict[str, Any]:

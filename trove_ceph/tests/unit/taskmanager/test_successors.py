@@ -11,12 +11,14 @@ from trove.instance.tasks import InstanceTasks
 from trove_ceph import exceptions
 from trove_ceph.db import (
     claims,
+    failover_policies,
     heartbeat,
     instance_operations,
     replacements,
     replicas,
     transactions,
 )
+from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import FailoverCause, RequestedBy
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.replica_record import Observation
@@ -159,6 +161,18 @@ class SuccessorsTest(base.BaseTestCase):
         self.assertEqual((None, InstanceTasks.EJECTION_ERROR), self.shown(self.source))
         store = instance_operations.InstanceOperationStore()
         self.assertEqual({}, store.find_roles([self.source.id, self.replica.id]))
+
+    def test_the_failover_policy_of_an_ejected_source_is_disabled(self):
+        """Its volume must not get another server when its tenant resets its task."""
+        self.see()
+        store, ids = failover_policies.FailoverPolicyStore(), (self.source.id, self.replica.id)
+        one, two = (store.add(Scope.INSTANCE, each, enabled=True) for each in ids)
+        record, claim = self.request()
+        self.successors.take_over(record, self.store.now(), self)
+        self.assertTrue(store.find(one.policy_id).enabled)
+        self.store.complete(claim)
+        self.assertFalse(store.find(one.policy_id).enabled)
+        self.assertTrue(store.find(two.policy_id).enabled)
 
     def test_the_new_source_follows_another_one_meanwhile(self):
         """The volume must not move: two databases would accept writes."""

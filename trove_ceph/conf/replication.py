@@ -17,7 +17,9 @@ OPTS: list[cfg.Opt] = [
         min=5,
         max=3600,
         help='Seconds between two looks of the watch at all replicas. Each look asks the guest '
-        'agents of the replicas and of their sources.',
+        'agents of the replicas and of their sources. A replica takes over at an automatic '
+        'failover only if its source has answered a look at most 120 seconds before its agent '
+        'reported last: with more than 60, often none does, and with much more, hardly ever.',
     ),
     cfg.IntOpt(
         'looks',

@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Mapping
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 
-#: The watch looks at a source every 30 s by default, and later if other agents do not answer.
+#: The watch looks at a source every 30 s by default, and later if other agents do not answer. The
+#: help of the option ``watch_interval_sec`` names this limit.
 MOST_UNKNOWN = datetime.timedelta(minutes=2)
 
 
@@ -53,7 +54,8 @@ def why_not_known(
     if served_until - seen_at > MOST_UNKNOWN:
         return (
             f'the source served until {served_until.isoformat()} or longer, and last answered a '
-            f'look at {seen_at.isoformat()}'
+            f'look at {seen_at.isoformat()}; {MOST_UNKNOWN.total_seconds():.0f} s are allowed '
+            'between the two'
         )
     return None
 

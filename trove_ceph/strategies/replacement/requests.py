@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for the replacement of a server, as records for the store."""
 
-import dataclasses
 import datetime
 import uuid
+from typing import Any
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import (
@@ -34,10 +34,8 @@ def new_failover(
     :raises ReplacementRefusedError: the server cannot be replaced
     """
     _check(rules.why_not(facts, is_forced, now))
-    record = _new(
-        facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, cause=cause
-    )
-    return dataclasses.replace(record, prefers_replica=prefers_replica)
+    own = {'cause': cause, 'prefers_replica': prefers_replica}
+    return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, **own)
 
 
 def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
@@ -84,9 +82,12 @@ def _new(
     reason: str,
     is_forced: bool,
     now: datetime.datetime,
-    flavor_id: str | None = None,
-    cause: FailoverCause | None = None,
+    **own: Any,
 ) -> ReplacementRecord:
+    """Return a new record.
+
+    :param own: further values, which are those of the kind alone
+    """
     return ReplacementRecord(
         replacement_id=str(uuid.uuid4()),
         instance_id=facts.instance_id,
@@ -98,9 +99,8 @@ def _new(
         updated_at=now,
         reason=reason,
         is_forced=is_forced,
-        cause=cause,
-        flavor_id=flavor_id or facts.flavor_id,
         version_id=facts.version_id,
         volume_id=facts.volume_id,
         old_server_id=facts.server_id,
+        **{'flavor_id': facts.flavor_id} | own,
     )

@@ -100,6 +100,23 @@ class ReplicationTestCase(base.DatabaseTest):
             'replica', {name: shown[name] for name in ('lag_sec', 'own_bytes', 'clone_depth')}
         )
 
+    def assert_given_up(self, new_source_id: str, follower_id: str, entries: ledger.Ledger) -> None:
+        """Assert that a replica is the source in place of that of the class, and lacks no commit.
+
+        It becomes the database of the test.
+
+        :param follower_id: the other replica
+        :param entries: what was committed to the former source
+        """
+        self.wait_for_instance_status(
+            self.instance_id, expected_status='ERROR', timeout=self.timeout_sec
+        )
+        new_source = self.database_of(new_source_id)
+        self.assertEqual([], entries.faults(new_source))
+        self.database = new_source
+        self.write_rows()
+        self.assert_equal(follower_id, source_id=new_source_id)
+
     def describe_image(self, instance_id: str) -> image_types.ImageFacts | None:
         """Return the facts of an instance's image; None: Ceph is not accessible."""
         expected = self.placement_of(instance_id)

@@ -32,14 +32,7 @@ class TestEjection(failover.FailoverTestCase, replication.ReplicationTestCase):
             self.wait_for_instance_status(
                 one, expected_op_status=['HEALTHY'], timeout=self.timeout_sec
             )
-        self.wait_for_instance_status(
-            self.instance_id, expected_status='ERROR', timeout=self.timeout_sec
-        )
-        new_source = self.database_of(new_source_id)
-        self.assertEqual([], entries.faults(new_source))
-        self.database = new_source
-        self.write_rows()
-        self.assert_equal(follower_id, source_id=new_source_id)
+        self.assert_given_up(new_source_id, follower_id, entries)
 
     def _unfinished(self, replica_ids):
         """Return the sources of replicas, until one has none and the other ones follow it."""

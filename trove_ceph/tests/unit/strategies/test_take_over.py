@@ -110,34 +110,34 @@ class TakeOverTest(base.BaseTestCase):
         world.finish()
         world.check_taken_over()
 
-    def test_the_instance_is_deleted_when_a_replica_has_taken_over(self):
+    def delete_at_accept_writes(self, **found):
+        """Delete the instance while its replica is to accept writes, kill the worker, and go on.
+
+        :param found: what the next attempt finds
+        :returns: the world and the record
+        """
         world = self.make_world()
 
         def kill(_place):
             world.trove.set(INSTANCE, task_id=world.DELETING)
-            world.has_taken_over = True
+            for name, value in found.items():
+                setattr(world, name, value)
             raise interruption.Kill
 
         world.at = lambda place: kill(place) if 'accept writes' in place else None
         self.assertRaises(interruption.Kill, world.attempt().run)
         world.at = lambda _place: None
         record, _error = world.finish()
+        return world, record
+
+    def test_the_instance_is_deleted_when_a_replica_has_taken_over(self):
+        world, record = self.delete_at_accept_writes(has_taken_over=True)
         self.assertIs(ReplacementState.CANCELED, record.state)
         self.assertTrue(world.is_given_up)
         self.assertEqual(replacement_helpers.DELETING, world.trove.task(INSTANCE))
 
     def test_the_instance_is_deleted_before_a_replica_has_taken_over(self):
-        world = self.make_world()
-
-        def kill(_place):
-            world.trove.set(INSTANCE, task_id=world.DELETING)
-            world.is_replica_fit = False
-            raise interruption.Kill
-
-        world.at = lambda place: kill(place) if 'accept writes' in place else None
-        self.assertRaises(interruption.Kill, world.attempt().run)
-        world.at = lambda _place: None
-        record, _error = world.finish()
+        world, record = self.delete_at_accept_writes(is_replica_fit=False)
         self.assertIs(ReplacementState.CANCELED, record.state)
         self.assertFalse(world.has_taken_over)
 

@@ -21,8 +21,6 @@ from trove_ceph.strategies.guests.pool_memory import PoolMemory
 _PLACE_TIMEOUT = datetime.timedelta(minutes=1)
 #: A failure that the log shows until Nova lists its hosts.
 _LISTING = 'listing the compute hosts'
-
-
 #: The states of a guest that a failover can claim, now or soon.
 _WARM = (GuestState.BOOTING, GuestState.READY)
 

@@ -84,7 +84,7 @@ class Candidates:
         agents = self._deps.agents
         status = agents.status(replica_id)
         if is_fenced and status.is_replica and status.io_state is not ThreadState.OFF:
-            # Before the request: whoever ends or resumes this must have it receive again.
+            # Before the request, so that the watch finds it if this worker dies.
             self._deps.replicas.note_stopped(replica_id)
             agents.stop_receiving(replica_id)
             # Read again: it may have received more until it stopped.

@@ -76,7 +76,9 @@ class Manager(mysql_manager.Manager):
     def __init__(self):
         guest_conf.register(CONF)
         self._storage = filesystem.HostStorage()
-        status = server_status.ServerStatus(self.docker_client, lambda: self.app.accepts_clients())
+        status = server_status.ServerStatus(
+            self.docker_client, lambda if_refused: self.app.accepts_clients(if_refused)
+        )
         app = server.MySqlServer(
             status,
             self.docker_client,

@@ -31,6 +31,7 @@ _PURGE_TIMEOUT_SEC = 60
 _PROBE_TIMEOUT_SEC = 10
 _ER_ACCOUNT_HAS_BEEN_LOCKED = 3118
 _REFUSED = (ER.ACCESS_DENIED_ERROR, _ER_ACCOUNT_HAS_BEEN_LOCKED)
+_SERVES_OTHERS = (*_REFUSED, ER.CON_COUNT_ERROR)
 
 # Trove sends it even where it only lists users. Without LOCAL it is a transaction in the binary
 # log, in spite of super_read_only, which a replica must not have. Replicas need none from their
@@ -42,6 +43,8 @@ mysql_util.FLUSH = text('FLUSH LOCAL PRIVILEGES')
 class MySqlServer(service.MySqlApp):
     """Trove's MySQL application; :mod:`tuning` computes all sizes."""
 
+    #: Docker starts no program in the container to find its health (:mod:`server_status`).
+    HEALTHCHECK = {'test': ['NONE']}
     _configuration_manager: server_config.TunedConfigurationManager | None = None
 
     def __init__(
@@ -166,11 +169,14 @@ class MySqlServer(service.MySqlApp):
             write_timeout=timeout_sec,
         )
 
-    def accepts_clients(self) -> bool:
+    def accepts_clients(self, if_refused: bool = False) -> bool:
         """Return whether the server accepts clients from the network; it is asked by its socket.
 
         The entrypoint of MySQL's image prepares a new database by a server without a network, on
         the same socket.
+
+        :param if_refused: what to return if the server refuses Trove's account, or has no
+            connection left: either server may do so
         """
         # Before the server is ready there is none, and the password need not be read.
         if not os.path.exists(_socket()):
@@ -182,12 +188,11 @@ class MySqlServer(service.MySqlApp):
             ):
                 cursor.execute('SELECT @@GLOBAL.skip_networking')
                 return not cursor.fetchone()[0]
-        except (
-            pymysql.MySQLError,
-            exception.TroveError,
-            exception.ProcessExecutionError,
-        ) as error:
-            LOG.debug('The server does not accept clients yet: %s', error)
+        except pymysql.MySQLError as error:
+            LOG.debug('The server does not accept the client: %s', error)
+            return if_refused and error.args[:1] in [(code,) for code in _SERVES_OTHERS]
+        except (exception.TroveError, exception.ProcessExecutionError) as error:
+            LOG.debug('The password of the account of Trove cannot be read: %s', error)
             return False
 
     def accepts_password(self) -> bool:

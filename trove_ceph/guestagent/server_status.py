@@ -1,37 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of the server, known as soon as it accepts clients.
+"""The status of the server, by what it answers itself.
 
-Trove asks docker, which probes a container that starts every five or ten seconds. A probe starts
-processes in the container, which delay the server on a small machine.
+Trove reads the health of the container. Docker finds it by a program that it starts in the
+container every ten seconds, for each database, for ever. On a small machine these programs take
+more of the processor than the idle server, and what they find is up to ten seconds old. So the
+containers of our servers have none (``MySqlServer.HEALTHCHECK``).
 """
 
+import time
 from collections.abc import Callable
 
 import docker
 from trove.guestagent.datastore import service as base_service
+from trove.guestagent.utils import docker as docker_util
 from trove.instance import service_status
 
-# Docker calls such a container "starting", or "unhealthy" once three probes have failed, which also
-# happens to a server that recovers for half a minute.
-_PERHAPS_READY = (
-    service_status.ServiceStatuses.RUNNING,
-    service_status.ServiceStatuses.CRASHED,
-)
+#: What the health of a container needs to become bad after that long in Trove's own configuration.
+CRASHED_AFTER_SEC = 40
+
+_RUNNING = 'running'
+_OTHERS = {
+    # Docker starts a server that ends at once again and again.
+    'restarting': service_status.ServiceStatuses.CRASHED,
+    'paused': service_status.ServiceStatuses.CRASHED,
+    'created': service_status.ServiceStatuses.SHUTDOWN,
+    'exited': service_status.ServiceStatuses.SHUTDOWN,
+    'removing': service_status.ServiceStatuses.SHUTDOWN,
+    'dead': service_status.ServiceStatuses.SHUTDOWN,
+    'not running': service_status.ServiceStatuses.SHUTDOWN,
+}
 
 
 class ServerStatus(base_service.BaseDbStatus):
-    """Docker's view of the container, but a server that no probe has reached is asked itself.
+    """The server is healthy if it accepts clients, and has crashed if it is silent for long.
 
-    :param accepts_clients: returns whether the server accepts clients; it must not raise
+    :param accepts_clients: returns whether the server accepts clients; the argument is the answer
+        if it refuses the account of Trove. It must not raise.
+    :param clock: a monotonic clock, s
     """
 
-    def __init__(self, docker_client: docker.DockerClient, accepts_clients: Callable[[], bool]):
+    def __init__(
+        self,
+        docker_client: docker.DockerClient,
+        accepts_clients: Callable[[bool], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ):
         super().__init__(docker_client)
         self._accepts_clients = accepts_clients
+        self._clock = clock
+        self._silent_since: float | None = None
 
     def get_actual_db_status(self):
         """Return the status of the server."""
-        status = super().get_actual_db_status()
-        if status in _PERHAPS_READY and self._accepts_clients():
-            return service_status.ServiceStatuses.HEALTHY
-        return status
+        state = docker_util.get_container_status(self.docker_client)
+        # While an instance is created, the server that refuses may be the one without a network
+        # which prepares the database.
+        is_silent = state == _RUNNING and not self._accepts_clients(bool(self.is_installed))
+        if not is_silent:
+            self._silent_since = None
+        if state != _RUNNING:
+            return _OTHERS.get(state, service_status.ServiceStatuses.UNKNOWN)
+        return self._status_of_silence() if is_silent else service_status.ServiceStatuses.HEALTHY
+
+    def _status_of_silence(self):
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now
+        if now - self._silent_since < CRASHED_AFTER_SEC:
+            return service_status.ServiceStatuses.RUNNING
+        return service_status.ServiceStatuses.CRASHED

@@ -291,10 +291,10 @@ class ProbeTestCase(base.BaseTestCase):
             raise exception.UnprocessableEntity(f'File does not exist: {file}')
         return self.passwords[file]
 
-    def accepts(self, skip_networking=0):
+    def accepts(self, skip_networking=0, **options):
         self.cursor.fetchone.return_value = (skip_networking,)
         with open(self.socket, 'w'):
-            return self.subject.accepts_clients()
+            return self.subject.accepts_clients(**options)
 
     def logins(self):
         return [
@@ -325,8 +325,26 @@ class ProbeTest(ProbeTestCase):
         self.assertFalse(self.accepts(skip_networking=1))
 
     def test_server_that_refuses(self):
-        self.connect.side_effect = pymysql.OperationalError(1045, 'Access denied')
-        self.assertFalse(self.accepts())
+        for error in (
+            pymysql.OperationalError(1045, 'Access denied'),
+            pymysql.OperationalError(3118, 'Account is locked'),
+            pymysql.OperationalError(1040, 'Too many connections'),
+        ):
+            self.connect.side_effect = error
+            self.assertFalse(self.accepts(), error)
+            self.assertTrue(self.accepts(if_refused=True), error)
+
+    def test_server_that_ends_or_does_not_answer(self):
+        for error in (
+            pymysql.OperationalError(1053, 'Server shutdown in progress'),
+            pymysql.OperationalError(2003, 'Cannot connect'),
+            pymysql.InterfaceError(),
+        ):
+            self.connect.side_effect = error
+            self.assertFalse(self.accepts(if_refused=True), error)
+
+    def test_docker_starts_no_program_for_the_health(self):
+        self.assertEqual({'test': ['NONE']}, self.subject.HEALTHCHECK)
 
     def test_passwords_that_are_not_there_yet(self):
         self.passwords.clear()

@@ -7,26 +7,71 @@ from trove_ceph.guestagent import server_status
 
 
 class ServerStatusTest(base.BaseTestCase):
-    def status(self, health, accepts, container='running'):
-        docker = 'trove.guestagent.utils.docker'
-        self.useFixture(fixtures.MonkeyPatch(f'{docker}.get_container_health', lambda _: health))
-        self.useFixture(fixtures.MonkeyPatch(f'{docker}.get_container_status', lambda _: container))
-        return server_status.ServerStatus(None, lambda: accepts).get_actual_db_status()
+    def setUp(self):
+        super().setUp()
+        self.container, self.accepts, self.now = 'running', True, 1000.0
+        self.asked = []
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.utils.docker.get_container_status', lambda _: self.container
+            )
+        )
+        self.is_prepared = True
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.server_status.ServerStatus.is_installed',
+                property(lambda _: self.is_prepared),
+            )
+        )
+        self.subject = server_status.ServerStatus(None, self.ask, lambda: self.now)
 
-    def test_server_that_accepts_clients_is_healthy_before_docker_knows(self):
-        for health, otherwise in (
-            ('starting', ServiceStatuses.RUNNING),
-            ('unhealthy', ServiceStatuses.CRASHED),
+    def ask(self, is_refusal_accepted):
+        self.asked.append(is_refusal_accepted)
+        return self.accepts
+
+    def status(self, **facts):
+        vars(self).update(facts)
+        return self.subject.get_actual_db_status()
+
+    def test_server_that_accepts_clients_is_healthy(self):
+        self.assertEqual(ServiceStatuses.HEALTHY, self.status())
+
+    def test_silent_server_runs_at_first_and_has_crashed_later(self):
+        since = self.now
+        for expected, seconds in (
+            (ServiceStatuses.RUNNING, 0),
+            (ServiceStatuses.RUNNING, server_status.CRASHED_AFTER_SEC - 1),
+            (ServiceStatuses.CRASHED, server_status.CRASHED_AFTER_SEC),
+            (ServiceStatuses.CRASHED, 3600),
         ):
-            self.assertEqual(ServiceStatuses.HEALTHY, self.status(health, True))
-            self.assertEqual(otherwise, self.status(health, False))
+            self.assertEqual(expected, self.status(accepts=False, now=since + seconds), seconds)
 
-    def test_docker_knows_the_rest(self):
-        for accepts in (True, False):
-            for expected, facts in (
-                (ServiceStatuses.HEALTHY, {'health': 'healthy'}),
-                (ServiceStatuses.SHUTDOWN, {'health': 'not running'}),
-                (ServiceStatuses.SHUTDOWN, {'health': 'unhealthy', 'container': 'exited'}),
-                (ServiceStatuses.UNKNOWN, {'health': 'unknown'}),
-            ):
-                self.assertEqual(expected, self.status(accepts=accepts, **facts), facts)
+    def test_silence_begins_anew_after_an_answer_and_after_a_stop(self):
+        for between in ({'accepts': True}, {'container': 'exited'}):
+            self.status(accepts=False, container='running')
+            self.status(**between)
+            later = self.now + server_status.CRASHED_AFTER_SEC
+            self.assertEqual(
+                ServiceStatuses.RUNNING,
+                self.status(accepts=False, container='running', now=later),
+                between,
+            )
+
+    def test_server_whose_container_does_not_run_is_not_asked(self):
+        for container, expected in (
+            ('created', ServiceStatuses.SHUTDOWN),
+            ('exited', ServiceStatuses.SHUTDOWN),
+            ('dead', ServiceStatuses.SHUTDOWN),
+            ('removing', ServiceStatuses.SHUTDOWN),
+            ('not running', ServiceStatuses.SHUTDOWN),
+            ('restarting', ServiceStatuses.CRASHED),
+            ('paused', ServiceStatuses.CRASHED),
+            ('unknown', ServiceStatuses.UNKNOWN),
+        ):
+            self.assertEqual(expected, self.status(container=container), container)
+        self.assertEqual([], self.asked)
+
+    def test_refusal_is_an_answer_once_the_instance_is_prepared(self):
+        for is_prepared in (False, True):
+            self.status(is_prepared=is_prepared)
+        self.assertEqual([False, True], self.asked)

@@ -235,12 +235,33 @@ class MySqlServerTestCase(base.BaseTestCase):
         subject.get_engine().connect.assert_not_called()
         options = connect.call_args.kwargs
         self.assertEqual(
-            ('/var/lib/mysqld/mysqld.sock', 'os_admin', 'p@ss/w', True, 9),
+            ('/var/lib/mysqld/mysqld.sock', 'os_admin', 'p@ss/w', True, 9, True),
             tuple(
                 options[name]
-                for name in ('unix_socket', 'user', 'password', 'autocommit', 'read_timeout')
+                for name in (
+                    'unix_socket',
+                    'user',
+                    'password',
+                    'autocommit',
+                    'read_timeout',
+                    'ssl_disabled',
+                )
             ),
         )
+
+    def test_connections_of_the_pool_are_not_encrypted(self):
+        self.useFixture(fixtures.MonkeyPatch(f'{common_service.__name__}.ENGINE', None))
+        connect = self.useFixture(
+            fixtures.MockPatch('pymysql.connect', side_effect=pymysql.OperationalError(2003, 'no'))
+        ).mock
+        subject = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
+        subject.get_auth_password = lambda: 'of-trove'
+        for _ in range(2):
+            self.assertRaises(exc.OperationalError, subject.get_engine().connect)
+        self.assertEqual(
+            [True, True], [call.kwargs['ssl_disabled'] for call in connect.call_args_list]
+        )
+        self.assertEqual(1, len(list(subject.get_engine().dialect.dispatch.do_connect)))
 
 
 class PasswordTest(base.BaseTestCase):
@@ -314,6 +335,7 @@ class ProbeTest(ProbeTestCase):
     def test_server_of_a_new_database(self):
         self.assertTrue(self.accepts())
         self.assertEqual([(self.socket, 'root', 'of-root')], self.logins())
+        self.assertTrue(self.connect.call_args.kwargs['ssl_disabled'])
         self.connection.close.assert_called_once_with()
 
     def test_server_with_troves_account(self):

@@ -7,6 +7,7 @@ They are used in ``guestagent``, which runs in the guest and imports nothing of 
 import inspect
 from unittest import mock
 
+import docker
 import testtools
 from trove import rpc
 from trove.cmd import guest as trove_guest
@@ -27,7 +28,6 @@ from trove.guestagent.strategies.replication import mysql_base, mysql_gtid
 from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 from trove.instance import models as instance_models
-from trove.instance import service_status
 
 from trove_ceph.guestagent import (
     manager,
@@ -177,21 +177,22 @@ class ServerTest(contract.ContractTestCase):
         self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
         self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
 
-    def test_status_of_a_container_that_starts(self):
+    def test_status_and_health_of_the_container(self):
         stock = base_service.BaseDbStatus
         self.assert_signatures((stock.get_actual_db_status, ''))
         for waits in (stock.wait_for_status, stock._end_install):
             self.assert_uses(waits, 'get_actual_db_status')
-        docker = 'trove.guestagent.utils.docker'
-        for health, expected in (
-            ('starting', service_status.ServiceStatuses.RUNNING),
-            ('unhealthy', service_status.ServiceStatuses.CRASHED),
-        ):
-            with (
-                mock.patch(f'{docker}.get_container_health', return_value=health),
-                mock.patch(f'{docker}.get_container_status', return_value='running'),
-            ):
-                self.assertEqual(expected, stock(None).get_actual_db_status())
+        self.assert_uses(mysql_service.MySqlApp.start_db, 'HEALTHCHECK')
+        self.assertIn('test', mysql_service.MySqlApp.HEALTHCHECK)
+        client = mock.Mock()
+        client.containers.get.return_value.status = 'exited'
+        self.assertEqual('exited', docker_util.get_container_status(client))
+        client.containers.get.side_effect = docker.errors.NotFound('database')
+        self.assertEqual('not running', docker_util.get_container_status(client))
+        client.containers.get.side_effect = docker.errors.APIError('busy')
+        self.assertEqual('unknown', docker_util.get_container_status(client))
+
+    def test_connections_are_local(self):
         self.assertTrue(
             common_service.CONNECTION_STR_FORMAT.endswith(
                 f'{constants.MYSQL_HOST_SOCKET_PATH}/mysqld.sock'

@@ -15,6 +15,7 @@ import socket
 import subprocess
 from collections.abc import Collection
 
+import docker
 from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
@@ -62,6 +63,9 @@ _UNMOUNT_SEC = 10
 # The command's time limit, and some more.
 _UNMOUNT_TIMEOUT_SEC = 120
 _STATUS_TIMEOUT_SEC = 10
+# Docker starts a container in seconds, but where the processors are taken it takes longer than the
+# minute that its client waits. The start would count as failed, although docker carries it out.
+_DOCKER_TIMEOUT_SEC = 180
 
 #: Value of ``registry_ext`` for the datastore versions of this manager.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
@@ -97,6 +101,11 @@ class Manager(mysql_manager.Manager):
         self._replication = replication.CloneReplication()
         # Trove listens once it has the manager.
         interface_wait.finish()
+
+    @functools.cached_property
+    def docker_client(self):
+        """Docker on this machine, which gets more time than Trove gives it."""
+        return docker.from_env(timeout=_DOCKER_TIMEOUT_SEC)
 
     @property
     def replication(self):

@@ -3,6 +3,7 @@
 
 from unittest import mock
 
+import docker
 import fixtures
 from oslo_config import cfg as oslo_cfg
 from oslo_utils import importutils
@@ -42,6 +43,10 @@ class ManagerTest(manager_world.ManagerTestCase):
         self.assertIsInstance(self.manager.app, server.MySqlServer)
         self.assertIs(self.manager.app, self.manager.adm.mysql_app)
         self.assertEqual('mysql', self.manager.manager)
+
+    def test_docker_gets_more_than_its_usual_minute(self):
+        self.assertIs(self.manager.app.docker_client, self.manager.docker_client)
+        docker.from_env.assert_called_once_with(timeout=180)
 
     def test_machine_is_measured_with_the_flavor_the_volume_and_the_tier(self):
         self.option('volume_iops_per_gib', 100.0)

@@ -87,10 +87,13 @@ class PublishedLoadsTest(base.BaseTestCase):
         program.chmod(0o755)
         self.useFixture(fixtures.EnvironmentVariable('BENCH_HCI', str(program)))
         outcome = self.run_plan('hci-split', 'scale=0.01', 'repeats=1', 'workloads=[write]')
-        self.assertEqual((8, []), (outcome.measured, outcome.failures))
-        self.assertEqual(['lift', 'apply'] * 4 + ['apply'], trace.read_text().split())
-        (_, _, most, names) = self.measured[-1]
-        self.assertEqual((4, 5), (most, len(names)))
+        self.assertEqual((12, []), (outcome.measured, outcome.failures))
+        self.assertEqual(['lift', 'apply'] * 6 + ['apply'], trace.read_text().split())
+        self.assertEqual(
+            [1, 1, 2, 2, 3, 3, 4, 4, 6, 6, 8, 8], [at_once for _, _, at_once, _ in self.measured]
+        )
+        (_, _, _, names) = self.measured[-1]
+        self.assertEqual(9, len(names))
         self.assertEqual(['shop'], [one.name for one in self.trove.instances.listed])
 
     def test_the_division_of_cpus_needs_a_command(self):

@@ -95,13 +95,12 @@ def _find_states(
 ) -> Mapping[golden.GoldenVolume, golden.State | None]:
     if not volumes:
         return {}
-    connection = rpcapi.connect(conf)
+    storage = rpcapi.StorageAPI(rpcapi.connect(conf))
     try:
-        storage = rpcapi.StorageAPI(connection)
         return {one: _find_state(storage, one) for one in volumes}
     finally:
         # The doctor may watch, and reads them again and again.
-        connection.transport.cleanup()
+        storage.close()
 
 
 def _find_state(storage: rpcapi.StorageAPI, volume: golden.GoldenVolume) -> golden.State | None:

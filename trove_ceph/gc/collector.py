@@ -89,6 +89,10 @@ class Collector:
         if self._min_age <= MOST_MIN_AGE:
             self._sweeps.record(_count(found), _count(removed))
 
+    def close(self) -> None:
+        """Close the connection to the storage service."""
+        self._deps.storage.close()
+
     def _judge(self) -> orphan_rules.OrphanRules:
         references = References(self._deps, self._guests, self._replicas)
         return orphan_rules.OrphanRules(self._deps, self._inventory, references, self._before)

@@ -65,9 +65,14 @@ class StorageAPI:
     ):
         target = messaging.Target(exchange=EXCHANGE, topic=TOPIC, version=VERSION)
         self._client = signed_client.SignedClient(connection, target, timeout_sec)
+        self._connection = connection
         self._timeout_sec = timeout_sec
         self._clock = clock
         self._sleep = sleep
+
+    def close(self) -> None:
+        """Close the connection, which otherwise lasts as long as the process."""
+        self._connection.transport.cleanup()
 
     # Verbs that only read.
 

@@ -144,7 +144,12 @@ def find_kinds(config_files: Sequence[str]) -> list[str]:
     """
     age = datetime.timedelta(hours=DEFAULT_AGE_HOURS)
     with taskmanager.translated():
-        return [str(one.kind) for one in _make_collector(config_files, age).find()]
+        collector = _make_collector(config_files, age)
+        try:
+            return [str(one.kind) for one in collector.find()]
+        finally:
+            # The other command may watch, and looks again and again.
+            collector.close()
 
 
 def _remove(

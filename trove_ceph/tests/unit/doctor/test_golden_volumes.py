@@ -26,8 +26,7 @@ class GoldenVolumesTestCase(base.BaseTestCase):
         super().setUp()
         self.world = worlds.World()
         self.versions = (VERSION,)
-        self.connection = mock.Mock()
-        self.patch('trove_ceph.storage_service.rpcapi.connect', lambda _conf: self.connection)
+        self.patch('trove_ceph.storage_service.rpcapi.connect', lambda _conf: None)
         self.patch(
             'trove_ceph.storage_service.rpcapi.StorageAPI', lambda _: self.world.deps().storage
         )
@@ -67,7 +66,7 @@ class GoldenVolumesTest(GoldenVolumesTestCase):
             [('volumes', '9.7.4', 1, None), ('volumes', '9.7.4', 3, golden.State.READY)],
             self.read(),
         )
-        self.connection.transport.cleanup.assert_called_once_with()
+        self.assertEqual(['storage close'], self.world.events[-1:])
 
     def test_without_sizes_nothing_is_asked(self):
         self.sizes_gib = []
@@ -95,10 +94,10 @@ class GoldenVolumesTest(GoldenVolumesTestCase):
         def fail(*_, **__):
             raise exceptions.CephUnreachableError('no OSD answers')
 
-        storage = types.SimpleNamespace(describe=fail)
+        storage = types.SimpleNamespace(describe=fail, close=mock.Mock())
         self.patch('trove_ceph.storage_service.rpcapi.StorageAPI', lambda _: storage)
         self.assertRaises(exceptions.CephUnreachableError, self.read)
-        self.connection.transport.cleanup.assert_called_once_with()
+        storage.close.assert_called_once_with()
 
 
 class HotGuestsTest(GoldenVolumesTestCase):
@@ -128,7 +127,7 @@ class HotGuestsTest(GoldenVolumesTestCase):
         found = self.read()
         self.assertEqual((None, 'fast', 'fast'), (found.problem, found.volume_type, found.tier))
         self.assertEqual(['9.7.4', '9.7.5', '9.7.5'], [one.version for one in found.pools])
-        self.connection.transport.cleanup.assert_called_with()
+        self.assertEqual(['storage close'], self.world.events[-1:])
 
     def test_of_another_size(self):
         golden_world.add_golden_volume(self.world, 1)

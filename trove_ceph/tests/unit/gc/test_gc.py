@@ -8,6 +8,7 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions, steps
+from trove_ceph.cmd.manage import gc as gc_command
 from trove_ceph.gc import collector as gc_collector
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import golden, image_types, names, tasks
@@ -408,6 +409,13 @@ class CommandTest(base.BaseTestCase):
         status, text = self.command('remove', '--yes', '--format', 'json')
         self.assertEqual((0, ['removed']), (status, [one['outcome'] for one in json.loads(text)]))
         self.assertEqual('The sweep is not recorded: no table\n', self.err)
+
+    def test_kinds_for_other_commands(self):
+        self.world.litter(Kind.IMAGE, Kind.VOLUME)
+        found = gc_command.find_kinds(['a'])
+        self.assertEqual(['image', 'volume'], sorted(found))
+        self.assertEqual((['a'], datetime.timedelta(hours=24)), self.calls[-1])
+        self.assertEqual('storage close', self.world.events[-1])
 
     def test_fails_if_no_service_answers(self):
         def fail(*_):

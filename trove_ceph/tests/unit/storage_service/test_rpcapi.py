@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import uuid
+from unittest import mock
 
 import fixtures
 import oslo_messaging as messaging
@@ -37,6 +38,16 @@ class VerbsTest(bus_case.BusTestCase):
     def setUp(self):
         super().setUp()
         self.serve('one')
+
+    def test_close(self):
+        connection = rpcapi.connect(self.conf)
+        api = rpcapi.StorageAPI(connection, timeout_sec=bus_case.TIMEOUT_SEC)
+        api.version()
+        with mock.patch.object(
+            connection.transport, 'cleanup', wraps=connection.transport.cleanup
+        ) as cleanup:
+            api.close()
+        cleanup.assert_called_once_with()
 
     def test_each_verb(self):
         facts = self.api.describe(self.image, with_usage=True)

@@ -324,6 +324,9 @@ class Storage(rpcapi.StorageAPI):
         self._timeout_sec = 1
         self._clock, self._sleep = lambda: world.now, world.sleep
 
+    def close(self):
+        self._world.events.append('storage close')
+
     def call(self, context, verb, **arguments):
         self._world.events.append(f'storage {verb}')
         return self._strike.around(

@@ -188,22 +188,6 @@ def check_jobs(records: Records) -> Iterator[Finding]:
             yield warning(thing, observed, 'a verification', command)
 
 
-def check_depth(records: Records) -> Iterator[Finding]:
-    """Yield the replicas whose clones are so deep that none can be made of them."""
-    limit = records.limits.clone_depth
-    for one in records.replicas:
-        depth = one.clone_depth or 0
-        if depth >= limit - 1:
-            level = Level.ERROR if depth >= limit else Level.WARNING
-            yield Finding(
-                level,
-                f'replica {one.instance_id}',
-                f'{depth} images above its own',
-                f'less than most_clone_depth = {limit}, or it cannot be a source',
-                remedies.REPROVISION.format(id=one.instance_id),
-            )
-
-
 def check_trash(records: Records) -> Iterator[Finding]:
     """Yield the pools with images that wait long for their clones."""
     old = collections.Counter(
@@ -330,13 +314,6 @@ CHECKS = (
         'the guest agents of all instances send heartbeats',
         lambda sources: sources.records(),
         check_agents,
-    ),
-    Check(
-        'clone-depth',
-        System.TROVE,
-        'replicas are less deep than most_clone_depth',
-        lambda sources: sources.records(),
-        check_depth,
     ),
     Check(
         'mysql-settings',

@@ -4,6 +4,7 @@
 from trove_ceph.doctor import (
     backup_checks,
     ceph_checks,
+    clone_checks,
     cloud_checks,
     golden_checks,
     layout_checks,
@@ -17,5 +18,6 @@ ALL: tuple[Check, ...] = (
     *tier_checks.CHECKS,
     *cloud_checks.CHECKS,
     *golden_checks.CHECKS,
+    *clone_checks.CHECKS,
     *backup_checks.CHECKS,
 )

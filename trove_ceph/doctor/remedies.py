@@ -41,6 +41,7 @@ CREATE_POLICY = (
     'openstack database backup policy create NAME --instance {id} --every 1d --keep-last 7'
 )
 SHOW_POLICY = 'openstack database backup policy show {id}'
+FLATTEN = 'trove-ceph-manage storage flatten {image}'
 REPROVISION = 'openstack database replica reprovision {id}'
 SET_PARAMETER = "openstack database configuration parameter set {id} '{parameters}'"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trove_ceph import exceptions
 from trove_ceph.doctor import bus, cluster, measurement, settings
+from trove_ceph.doctor.clone_facts import ClonedVolume
 from trove_ceph.doctor.cloud_facts import ServiceFacts
 from trove_ceph.doctor.golden_facts import ConfiguredVolume, HotGuests
 from trove_ceph.doctor.record_facts import Records, SchemaFacts
@@ -179,6 +180,15 @@ class Sources:
             from trove_ceph.doctor import golden_volumes
 
             return golden_volumes.read_hot(conf, self.tiers)
+
+    @_once
+    def cloned_volumes(self) -> Sequence[ClonedVolume]:
+        """Return the volumes of instances, except replicas, that read from other images."""
+        with _trove():
+            conf = self._conf()
+            from trove_ceph.doctor import cloned_volumes
+
+            return cloned_volumes.read(conf)
 
     @_once
     def schema(self) -> SchemaFacts:

@@ -13,10 +13,12 @@ from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
 from trove_ceph.doctor import backup_checks, cloud_checks, settings
 from trove_ceph.doctor.bus import BusFacts
+from trove_ceph.doctor.clone_facts import ClonedVolume
 from trove_ceph.doctor.cloud_facts import ServiceFacts
 from trove_ceph.doctor.cluster import ClusterFacts, HealthCheck, OsdUse
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import Limits, Records, SchemaFacts
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.tiers import fake_ceph, sample, world
 from trove_ceph.tiers import resources
 
@@ -115,6 +117,10 @@ def replica(clone_depth):
     )
 
 
+def cloned_volume(clone_depth):
+    return ClonedVolume(INSTANCE, image_types.ImageRef('volumes-fast', 'volume-1'), clone_depth)
+
+
 def setting(name='innodb_flush_log_at_trx_commit', value='1'):
     return SettingRow('group', name, value, (INSTANCE,))
 
@@ -199,6 +205,7 @@ class FakeSources:
             'orphans': (),
             'golden_volumes': (),
             'hot_guests': None,
+            'cloned_volumes': (cloned_volume(1),),
         } | facts
 
     def __getattr__(self, name):

@@ -107,6 +107,10 @@ def hot_guests(state=golden.State.READY, version='9.7.4', **values):
     return {'hot_guests': dataclasses.replace(found, **values)}
 
 
+def cloned_volumes(*depths):
+    return {'cloned_volumes': tuple(facts.cloned_volume(one) for one in depths)}
+
+
 def limits(**values):
     return dataclasses.replace(facts.RECORDS.limits, **values)
 
@@ -279,6 +283,10 @@ BROKEN = {
         (records(replicas=(facts.replica(7),)), W, f'replica {facts.INSTANCE}'),
         (records(replicas=(facts.replica(8),)), E, f'replica {facts.INSTANCE}'),
     ],
+    'source-depth': [
+        (cloned_volumes(7), W, f'instance {facts.INSTANCE}'),
+        (cloned_volumes(1, 8), E, f'instance {facts.INSTANCE}'),
+    ],
     'mysql-settings': [
         (records(settings=UNSAFE), E, 'configuration group group'),
         (
@@ -399,6 +407,7 @@ WELL = {
         records(policies=(facts.policy(enabled=False),), backups=()),
     ],
     'clone-depth': [records(replicas=(facts.replica(None),))],
+    'source-depth': [cloned_volumes(), cloned_volumes(6)],
     'policies': [
         records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=2, error='x')})
     ],
@@ -451,6 +460,19 @@ class ChecksTest(base.BaseTestCase):
         )
         (found,) = one.run(facts.FakeSources(**records(policies=(), backups=())))
         self.assertTrue(found.observed.endswith(f': {facts.INSTANCE}'), found.observed)
+
+    def test_depth_of_an_instance_names_what_to_flatten(self):
+        (one,) = (each for each in checks.ALL if each.name == 'source-depth')
+        (found,) = one.run(facts.FakeSources(**cloned_volumes(8)))
+        expected = Finding(
+            E,
+            f'instance {facts.INSTANCE}',
+            '8 images above volumes-fast/volume-1',
+            'less than most_clone_depth = 8, or it cannot have replicas',
+            'trove-ceph-manage storage flatten volumes-fast/volume-1',
+            'source-depth',
+        )
+        self.assertEqual(expected, found)
 
     def test_no_false_alarm(self):
         for one in checks.ALL:

@@ -20,7 +20,7 @@ OPENSTACK = ('openstack.database.v1', 'openstack.volume.v3', 'openstack.compute.
 def commands():
     """Return every command of the module, with values for its fields."""
     values = {'id': 'ID', 'pool': 'P', 'group': 'G', 'option': 'O', 'service': 'S'}
-    values |= {'version': '9.7.4', 'size_gib': '10'}
+    values |= {'image': 'P/I', 'version': '9.7.4', 'size_gib': '10'}
     values['parameters'] = json.dumps({'sync_binlog': 1})
     return [
         text.format(**values)

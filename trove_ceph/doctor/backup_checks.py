@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trove_ceph import enums
-from trove_ceph.db.backup_record import BackupRecord, RecordState
+from trove_ceph.db.backup_record import UNDER_WAY, BackupRecord, RecordState
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRunState
 from trove_ceph.db.trove_rows import InstanceRow
 from trove_ceph.doctor import remedies
@@ -147,6 +147,29 @@ def _unprotected(records: Records) -> Iterator[InstanceRow]:
             continue
         if one.instance_id not in protected:
             yield one
+
+
+def check_last(records: Records) -> Iterator[Finding]:
+    """Yield the instances whose last backup failed, or froze the file system unasked.
+
+    Each backup checks MySQL's settings, so the reasons include what was set by SQL.
+    """
+    last: dict[str, BackupRecord] = {}
+    for one in sorted(records.backups, key=lambda one: one.created_at):
+        if one.state not in UNDER_WAY:
+            last[one.instance_id] = one
+    for instance in records.instances:
+        found = last.get(instance.instance_id)
+        if found is None:
+            continue
+        thing = f'instance {instance.instance_id}'
+        command = remedies.SHOW_BACKUP.format(id=found.backup_id)
+        if found.state is RecordState.FAILED:
+            observed = f'its last backup failed: {found.error}'
+            yield warning(thing, observed, 'a backup', command)
+        elif found.raised_because:
+            observed = f'its last backup froze the file system: {found.raised_because}'
+            yield warning(thing, observed, f'a backup with quiesce {found.raised_from}', command)
 
 
 def check_policies(records: Records) -> Iterator[Finding]:
@@ -342,6 +365,14 @@ CHECKS = (
         'each database has a policy or a good backup, a day after its creation',
         lambda sources: sources.records(),
         check_unprotected,
+    ),
+    Check(
+        'last-backups',
+        System.BACKUPS,
+        'the last backup of each instance has not failed, and no setting of MySQL made it freeze '
+        'the file system',
+        lambda sources: sources.records(),
+        check_last,
     ),
     Check(
         'policies',

@@ -96,6 +96,11 @@ def backups(*found):
     return records(backups=found)
 
 
+def last_backups(*found):
+    """Return backups that were taken so many hours ago, with other values."""
+    return backups(*(facts.backup(hours, **values) for hours, values in found))
+
+
 def golden_volumes(state):
     return {'golden_volumes': (ConfiguredVolume(GOLDEN, state),)}
 
@@ -121,6 +126,8 @@ def empty():
 
 
 BY_OSD = rule('volumes-fast', failure_domain='osd')['ceph']
+FAILED = {'state': RecordState.FAILED, 'error': 'gtid_mode=OFF (remedy: set gtid_mode = ON)'}
+RAISED = {'raised_from': 'none', 'raised_because': 'sync_binlog=0 (remedy: set sync_binlog = 1)'}
 UNSAFE = (facts.setting(value='2'),)
 #: Each check with facts that break it, and the level and object of the worst finding.
 BROKEN = {
@@ -322,6 +329,10 @@ BROKEN = {
             'instances',
         ),
     ],
+    'last-backups': [
+        (last_backups((2, FAILED), (3, {})), W, f'instance {facts.INSTANCE}'),
+        (last_backups((3, {}), (2, RAISED)), W, f'instance {facts.INSTANCE}'),
+    ],
     'policies': [
         (
             records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=3, error='full')}),
@@ -408,6 +419,14 @@ WELL = {
     ],
     'clone-depth': [records(replicas=(facts.replica(None),))],
     'source-depth': [cloned_volumes(), cloned_volumes(6)],
+    'last-backups': [
+        records(backups=()),
+        last_backups((3, FAILED), (2, {})),
+        last_backups((3, {}), (2, {'state': RecordState.TAKING, 'error': 'x'})),
+        last_backups((3, {}), (2, {'state': RecordState.DELETING, **RAISED})),
+        # Of an instance that is deleted.
+        records(backups=(facts.backup(**FAILED),), instances=()),
+    ],
     'policies': [
         records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=2, error='x')})
     ],
@@ -473,6 +492,17 @@ class ChecksTest(base.BaseTestCase):
             'source-depth',
         )
         self.assertEqual(expected, found)
+
+    def test_the_last_backup_tells_what_was_set_by_sql(self):
+        (one,) = (each for each in checks.ALL if each.name == 'last-backups')
+        (found,) = one.run(facts.FakeSources(**last_backups((2, RAISED))))
+        self.assertEqual(
+            (f'its last backup froze the file system: {RAISED["raised_because"]}', 'none'),
+            (found.observed, found.expected.split()[-1]),
+        )
+        (found,) = one.run(facts.FakeSources(**last_backups((2, FAILED))))
+        self.assertEqual(f'its last backup failed: {FAILED["error"]}', found.observed)
+        self.assertEqual(f'openstack database backup detail show {facts.BACKUP}', found.command)
 
     def test_no_false_alarm(self):
         for one in checks.ALL:

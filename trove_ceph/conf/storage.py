@@ -132,7 +132,7 @@ OPTS = [
         default=60,
         min=15,
         max=600,
-        help='Seconds after which another copy of the service may take over the jobs of one that '
+        help='Seconds after which another copy of the service may resume the jobs of one that '
         'died. The locks are renewed four times in this period. It should be longer than outages '
         'of an OSD or a monitor that jobs shall survive without a restart.',
     ),
@@ -157,7 +157,7 @@ OPTS = [
         min=1,
         max=3600,
         help='Seconds that running jobs have to stop at their next chunk when the service is '
-        'stopped. A job that does not stop is abandoned; another copy takes it over after '
+        'stopped. A job that does not stop is abandoned; another copy resumes it after '
         "lock_duration_sec. The service manager's timeout must be longer.",
     ),
 ]

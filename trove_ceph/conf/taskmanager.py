@@ -148,11 +148,11 @@ OPTS = [
         default=45,
         min=15,
         max=3600,
-        help='Seconds without a heartbeat after which another taskmanager takes over the work of '
+        help='Seconds without a heartbeat after which another taskmanager resumes the work of '
         'a taskmanager: the backups that it takes, copies, verifies or deletes. A taskmanager '
         'that cannot write its heartbeat for four fifths of this time stops its work. Must be at '
         'least three times heartbeat_interval_sec, and the same on all taskmanagers. A taskmanager '
-        'takes over the work of an earlier process on its own host at once.',
+        'resumes the work of an earlier process on its own host at once.',
     ),
 ]
 

@@ -49,14 +49,14 @@ _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 class Claim:
     """The right of one worker to work on one resource, such as a backup or a pool, in one role.
 
-    :param taken_over: the role of a dead worker whose operation this one has taken over
+    :param former_role: of the dead worker whose operation this claim resumes or ends; None: of none
     """
 
     role: Role
     resource_id: str
     worker: str
     token: str
-    taken_over: Role | None = dataclasses.field(default=None, compare=False)
+    former_role: Role | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f'claim of {self.worker} to {self.role} {self.resource_id}'
@@ -67,7 +67,7 @@ class Claimant:
     """A worker that takes claims.
 
     :param name: unique among all processes, past ones included
-    :param expiry: time without a heartbeat after which another worker's claim may be taken over
+    :param expiry: time without a heartbeat after which the work of another worker may be resumed
     :param is_dead: returns whether the worker of a name is certainly dead
     """
 

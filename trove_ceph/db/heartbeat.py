@@ -3,7 +3,7 @@
 
 A worker checks its claim before each step, and stops when the claim is no longer valid: another
 worker has it, the deletion of the backup has begun, or no heartbeat could be written for so long
-that another worker may have taken over. The clock also counts while the host is suspended.
+that another worker may have resumed its work. The clock also counts while the host is suspended.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class Heartbeat:
 
     :param claims: the claims in the database
     :param interval_sec: pause between heartbeats
-    :param expiry_sec: time without a heartbeat after which other workers may take over
+    :param expiry_sec: time without a heartbeat after which other workers may resume its work
     :param clock: seconds on a clock that counts suspended time
     """
 

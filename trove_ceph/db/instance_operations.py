@@ -34,8 +34,8 @@ class InstanceOperationStore:
     ) -> Claim | None:
         """Record that a worker begins to operate on an instance, and claim it.
 
-        The row of a dead worker belongs to its operation until a resumption (:meth:`take_over`)
-        has ended that.
+        The row of a dead worker belongs to its operation until a resumption (:meth:`resume`) has
+        ended that.
 
         :param over: the operations of dead workers that end with this one, or that it continues
         :returns: None: another worker operates on the instance, or has died without an end
@@ -49,9 +49,9 @@ class InstanceOperationStore:
             if before is not None and before not in over:
                 return None
             claim = self._claims.claim_in(session, role, instance_id, claimant)
-            return claim and dataclasses.replace(claim, taken_over=before)
+            return claim and dataclasses.replace(claim, former_role=before)
 
-    def take_over(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
+    def resume(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
         """Claim an instance whose worker has died; None: another worker has claimed it."""
         return self._claims.claim(role, instance_id, claimant)
 

@@ -160,7 +160,7 @@ class PolicyStore:
         return run
 
     @retry_on_deadlock
-    def take_over(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
+    def resume(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
         """Claim a run whose worker has died.
 
         :returns: the run with its new claim; None: its worker is alive, or another one has claimed

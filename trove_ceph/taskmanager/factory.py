@@ -89,7 +89,7 @@ def make_instance_operations(
 
 
 def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
-    """Return the name of this process in claims, and when it takes over claims of others."""
+    """Return the name of this process in claims, and when it resumes the work of others."""
     processes = workers.Processes()
     own = processes.describe_self(conf.host)
     return claims.Claimant(

@@ -111,7 +111,7 @@ class InstanceOperations:
         try:
             while self._store.find_role(instance_id) is Role.PROMOTE_REPLICA:
                 if not deadline.pause(_POLL_SEC):
-                    return self._take_over(Role.PROMOTE_REPLICA, instance_id)
+                    return self._claim_interrupted(Role.PROMOTE_REPLICA, instance_id)
         except exceptions.TroveCephError as error:
             _warn_of_no_claim(instance_id, error)
             return None
@@ -176,7 +176,7 @@ class InstanceOperations:
                 threads.start(functools.partial(self._resume, role, instance_id, resumptions[role]))
 
     def _fail(self, instance_id: str) -> None:
-        claim = self._store.take_over(Role.CREATE_INSTANCE, instance_id, self._worker)
+        claim = self._store.resume(Role.CREATE_INSTANCE, instance_id, self._worker)
         if claim is None:
             return
         if self._trove.fail_creation(instance_id, _FAULT):
@@ -188,7 +188,7 @@ class InstanceOperations:
         self._store.finish(claim)
 
     def _resume(self, role: Role, instance_id: str, resume: Callable[[claims.Claim], None]) -> None:
-        claim = self._take_over(role, instance_id)
+        claim = self._claim_interrupted(role, instance_id)
         if claim is None:
             return
         LOG.warning('Instance %s: resume "%s", whose taskmanager died', instance_id, role)
@@ -211,10 +211,8 @@ class InstanceOperations:
             _warn_of_no_claim(instance_id, error)
             return None
 
-    def _take_over(self, role: Role, instance_id: str) -> claims.Claim | None:
-        return self._heartbeat.acquire(
-            lambda: self._store.take_over(role, instance_id, self._worker)
-        )
+    def _claim_interrupted(self, role: Role, instance_id: str) -> claims.Claim | None:
+        return self._heartbeat.acquire(lambda: self._store.resume(role, instance_id, self._worker))
 
     def finish(self, claim: claims.Claim) -> None:
         """End an operation; a replica whose deletion waits for its promotion is deleted next.
@@ -233,5 +231,6 @@ class InstanceOperations:
 
 def _warn_of_no_claim(instance_id: str, error: Exception) -> None:
     LOG.warning(
-        'Instance %s: no other taskmanager takes over if this one dies: %s', instance_id, error
+        'Instance %s: if this taskmanager dies, no other one resumes its work: %s',
+        *(instance_id, error),
     )

@@ -438,7 +438,7 @@ class Manager(manager.Manager):
             return hold(self._operations())
         except exceptions.TroveCephError as error:
             LOG.warning(
-                'Instance %s: no other taskmanager takes over if this one dies: %s',
+                'Instance %s: if this taskmanager dies, no other one resumes its work: %s',
                 *(', '.join(instance_ids), error),
             )
             return contextlib.nullcontext()

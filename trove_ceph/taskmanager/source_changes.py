@@ -7,8 +7,9 @@ with the role PROMOTE_REPLICA stays until it is known which server is the source
 
 The row of a source belongs to the operation that has begun it, even if its worker has died, until a
 resumption has ended it. A new request waits for that. But a source that does not answer any more
-may keep the role CHANGE_SOURCE for ever, so an ejection and a detachment take it over: the ejection
-finds by itself how far a promotion came, and the detachment leaves the source to what was begun.
+may keep the role CHANGE_SOURCE for ever, so an ejection and a detachment claim it with that role:
+the ejection finds by itself how far a promotion came, and the detachment leaves the source to what
+was begun.
 
 A failover in which a replica takes over is an ejection, too, with another role: only the failover
 continues it (:mod:`trove_ceph.strategies.replacement.replacement`).
@@ -247,7 +248,7 @@ class SourceChanges:
                 candidate = next((one for one in replicas if one.instance_id == replica_id), None)
                 if source is None or candidate is None:
                     self._give_up(deps, source_id, replica_id)
-                    self._leave_taken_over(claim, None)
+                    self._leave_source_again(claim, None)
                     return
                 self._check_no_other(deps, candidate, replicas, is_resumed)
             promotion = Promotion(deps, candidate, source, replicas, is_resumed)
@@ -308,7 +309,7 @@ class SourceChanges:
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             if source is None or not replicas:
                 self._give_up(deps, source_id, source_id)
-                self._leave_taken_over(claim, None)
+                self._leave_source_again(claim, None)
                 return
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
 
@@ -320,7 +321,7 @@ class SourceChanges:
         :raises SourceNotChangedError: see :meth:`take_over`
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
-        is_resumed = claim.taken_over is Role.TAKE_OVER
+        is_resumed = claim.former_role is Role.TAKE_OVER
         with group.answers_needed(f'failover of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             chosen = None if chosen_id is None else deps.rows.find(chosen_id)
@@ -335,7 +336,7 @@ class SourceChanges:
                 why = 'a replica has a task of its own'
         if why is not None:
             error = exceptions.SourceNotChangedError(f'source {source_id}: {why}')
-            self._leave_taken_over(claim, error)
+            self._leave_source_again(claim, error)
             raise error
         assert source is not None
         ejection = Ejection(deps, source, replicas, is_resumed, demands)
@@ -352,10 +353,10 @@ class SourceChanges:
                 replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
                 if replica is None or replica.source_id != source_id:
                     self._give_up(deps, source_id, replica_id)
-                    self._leave_taken_over(claim, None)
+                    self._leave_source_again(claim, None)
                     return
             self._run(Detachment(deps, replica, source), claim, replica_id)
-            self._leave_taken_over(claim, None)
+            self._leave_source_again(claim, None)
 
     def _find_source(self, replica_id: str) -> str | None:
         """Return the source of a replica; None: it has ended, or the replica is deleted."""
@@ -430,7 +431,7 @@ class SourceChanges:
             if instance_id is not None:
                 group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))
         if not change.has_stopped_source:
-            self._leave_taken_over(claim, error)
+            self._leave_source_again(claim, error)
             return
         try:
             group.restore_writes(deps, source_id)
@@ -446,9 +447,9 @@ class SourceChanges:
         self._store.set_role(claim, Role.CHANGE_SOURCE)
         raise _SourceStoppedError(error) from error
 
-    def _leave_taken_over(self, claim: claims.Claim, error: Exception | None) -> None:
+    def _leave_source_again(self, claim: claims.Claim, error: Exception | None) -> None:
         """Do so if another operation had left the source."""
-        if claim.taken_over is Role.CHANGE_SOURCE:
+        if claim.former_role is Role.CHANGE_SOURCE:
             self._leave_source(claim, error)
 
     def _release_source(self, claim: claims.Claim) -> None:

@@ -45,8 +45,8 @@ class VolumeFence:
         ``confirm`` returned, hence before there was a successor, and Ceph is told of these alone.
         The fence of the successor has cut them off as well.
 
-        :param confirm: raises ClaimLostError if another worker has taken over, by the database and
-            not by a clock; None: there is only one worker
+        :param confirm: raises ClaimLostError if another worker has resumed this, by the database
+            and not by a clock; None: there is only one worker
         :raises NotFencedError: there is no proof yet; a repetition continues
         :raises ClaimLostError: ``confirm`` raised it, and nothing was fenced
         """

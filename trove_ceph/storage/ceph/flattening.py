@@ -7,7 +7,7 @@ it continues, which does no harm.
 
 After an earlier interruption, by this or another program, the object map is repaired first, since
 librbd would lose data otherwise (see :mod:`object_map_repair`). A hypervisor that dies during the
-work is such an interruption: librbd would take over as soon as its watch expires, and complete the
+work is such an interruption: librbd would resume it as soon as its watch expires, and complete the
 flatten without a repair.
 """
 

@@ -3,8 +3,8 @@
 
 The tables refuse a write by a worker that has lost its claim. Ceph, Cinder and the guest agent know
 nothing of claims, so the clock is checked before each request to them. A worker that was suspended,
-or cut off from the database, for so long that another worker may have taken over sends no further
-request.
+or cut off from the database, for so long that another worker may have resumed its work sends no
+further request.
 """
 
 import dataclasses

@@ -237,7 +237,7 @@ class BackupCreation:
             )
 
     def _undo(self) -> None:
-        # A worker that has taken over works on the same snapshot.
+        # A worker that has resumed the backup works on the same snapshot.
         if self._renew_claim() and not self._is_shown():
             backup_snapshot.remove_leftovers(self._deps, self._claim)
 

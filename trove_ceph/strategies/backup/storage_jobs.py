@@ -32,7 +32,7 @@ def run(
     :param name: the operation; with the backup and the task it makes up the operation id
     :param avoid: the copy of the storage service that shall not do this inspection, unless no other
         copy answers within a minute
-    :raises ClaimLostError: the backup is being deleted, or another worker has taken over
+    :raises ClaimLostError: the backup is being deleted, or another worker has resumed this
     :raises ServiceUnavailableError: the storage service does not answer
     """
 

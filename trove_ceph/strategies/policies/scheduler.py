@@ -216,7 +216,7 @@ def _follow(
 ) -> None:
     """Continue a run that is under way, as far as possible now."""
     if run.state is PolicyRunState.BEGUN:
-        _take_over(deps, run)
+        _resume(deps, run)
         return
     assert run.backup_id is not None
     shown = deps.trove.find(run.backup_id)
@@ -234,18 +234,18 @@ def _follow(
         _retain(deps, policy, instance)
 
 
-def _take_over(deps: PolicyDependencies, run: PolicyRun) -> None:
+def _resume(deps: PolicyDependencies, run: PolicyRun) -> None:
     """Continue a run whose worker died before it recorded that it requested the backup."""
-    taken = deps.policies.take_over(run, deps.worker)
-    if taken is None:
+    resumed = deps.policies.resume(run, deps.worker)
+    if resumed is None:
         return
-    with deps.heartbeat.hold(_claim_of(taken)):
+    with deps.heartbeat.hold(_claim_of(resumed)):
         shown = deps.trove.find_named(run.instance_id, run.backup_name)
         if shown is not None:
-            deps.policies.record_requested(taken, shown.backup_id)
+            deps.policies.record_requested(resumed, shown.backup_id)
         else:
             now = deps.policies.clock()
-            deps.policies.record_failed(taken, 'was interrupted before it was requested', now)
+            deps.policies.record_failed(resumed, 'was interrupted before it was requested', now)
 
 
 def _claim_of(run: PolicyRun) -> Claim:

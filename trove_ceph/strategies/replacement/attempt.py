@@ -55,14 +55,14 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
     def check_claim(self) -> None:
         """Return if this worker may continue.
 
-        :raises ClaimLostError: another worker may have taken over
+        :raises ClaimLostError: another worker may have resumed this
         """
         self.deps.heartbeat.check(self._claim)
 
     def confirm_claim(self) -> None:
         """Return if the database says that this worker has the claim, which is renewed with that.
 
-        :raises ClaimLostError: another worker has taken over, or may have
+        :raises ClaimLostError: another worker has resumed this, or may have
         """
         self.check_claim()
         if not self.deps.store.claims.heartbeat(self._claim):

@@ -206,8 +206,8 @@ class Volumes(Protocol):
     def fence(self, volume_id: str, confirm: Callable[[], None]) -> None:
         """Return when Ceph has proved that no present client can write to a volume.
 
-        :param confirm: raises ClaimLostError if another worker has taken over. No client is cut off
-            that has opened the image after it was called
+        :param confirm: raises ClaimLostError if another worker has resumed this. No client is cut
+            off that has opened the image after it was called
         :raises NotFencedError: there is no proof yet; a repetition continues
         """
 
@@ -231,7 +231,7 @@ class Guests(Protocol):
     def bind(self, guest: GuestRecord, request: BindRequest, check: Callable[[], None]) -> None:
         """Bind a claimed guest; on failure it is retired and cannot write to the volume.
 
-        :param check: raises ClaimLostError if another worker has taken over. To be called right
+        :param check: raises ClaimLostError if another worker has resumed this. To be called right
             before each request
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server

@@ -188,8 +188,8 @@ class Volumes(Protocol):
     def fence(self, volume_id: str, confirm: Callable[[], None] | None = None) -> None:
         """Return when Ceph has proved that no present client can write to a volume.
 
-        :param confirm: raises ClaimLostError if another worker has taken over. No client is cut off
-            that has opened the image after it was called; None: there is one worker
+        :param confirm: raises ClaimLostError if another worker has resumed this. No client is cut
+            off that has opened the image after it was called; None: there is one worker
         :raises NotFencedError: there is no proof yet; a repetition continues
         """
 

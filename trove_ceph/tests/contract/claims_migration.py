@@ -86,7 +86,7 @@ class ClaimsMigrationContract:
         self.assertEqual((3, RETRY_AT), (uncopied.copy_failures, uncopied.copy_retry_at))
         self.assertEqual((None, None), (uncopied.verify_failures, uncopied.verify_retry_at))
         self.assertEqual((2, RETRY_AT), (unverified.verify_failures, unverified.verify_retry_at))
-        # A claim can be taken over only after its worker must have died.
+        # Work can be resumed only after its worker must have died.
         worker = claims.Claimant('new')
         self.assertEqual([], store.list_interrupted(worker))
         now[0] += MINUTE
@@ -100,5 +100,5 @@ class ClaimsMigrationContract:
         known = policies.PolicyStore(transactions.Transactions(self.facade, lambda: now[0]))
         run = known.runs()['i']
         self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
-        taken = known.take_over(run, worker)
-        self.assertEqual('backup', known.record_requested(taken, 'backup').backup_id)
+        resumed = known.resume(run, worker)
+        self.assertEqual('backup', known.record_requested(resumed, 'backup').backup_id)

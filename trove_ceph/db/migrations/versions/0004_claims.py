@@ -56,7 +56,7 @@ def _carry_over():
     """Turn the names of workers, whose suffix is their role, into claims.
 
     Workers of the earlier release must not run any more. They do not know the tokens, so these
-    claims expire, and workers of this release take them over.
+    claims expire, and workers of this release resume their work.
     """
     backups = sa.table(
         _BACKUPS,

@@ -53,7 +53,7 @@ class HeartbeatTest(base.BaseTestCase):
         self.heartbeat.beat()
         self.assertRaises(exceptions.ClaimLostError, self.heartbeat.check, ONE)
 
-    def test_worker_stops_before_another_one_may_take_over(self):
+    def test_worker_stops_before_another_one_may_resume(self):
         self.heartbeat.add(ONE)
         self.claims.is_down = True
         self.now += 35

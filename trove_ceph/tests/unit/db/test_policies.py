@@ -120,18 +120,18 @@ class PoliciesTest(base.BaseTestCase):
         self.policies.delete_run(INSTANCE)
         self.assertEqual({}, dict(self.policies.runs()))
 
-    def test_only_one_worker_takes_over_a_run(self):
+    def test_only_one_worker_resumes_a_run(self):
         begun = self.begin(self.add(), 'a')
-        self.assertIsNone(self.policies.take_over(begun, TWO))
+        self.assertIsNone(self.policies.resume(begun, TWO))
         self.now += LONG
-        taken = self.policies.take_over(begun, TWO)
-        self.assertEqual('two', taken.claimed_by)
-        self.assertIsNone(self.policies.take_over(begun, ONE))
+        resumed = self.policies.resume(begun, TWO)
+        self.assertEqual('two', resumed.claimed_by)
+        self.assertIsNone(self.policies.resume(begun, ONE))
         # Writes of the first worker, which was only slow, are refused.
         self.assertIsNone(self.policies.record_requested(begun, 'backup-b'))
         self.assertFalse(self.policies.record_failed(begun, 'late', self.now))
         self.assertEqual([], self.policies.backups_of(INSTANCE))
-        self.policies.record_requested(taken, 'backup-a')
+        self.policies.record_requested(resumed, 'backup-a')
         found = self.run_of()
         self.assertEqual((PolicyRunState.REQUESTED, None), (found.state, found.claimed_by))
 

@@ -145,7 +145,7 @@ class LeasesTest(base.BaseTestCase):
             exceptions.ServiceUnavailableError, self._take, self.one, lock_store.Lock('vault', 'c')
         )
         self.assertIn('one: thread leases-vault has ended', str(error))
-        # Another copy of the service takes over.
+        # Another copy of the service resumes its work.
         self.one.release(lease)
         self._take(self.other, A, B)
 

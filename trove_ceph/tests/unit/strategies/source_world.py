@@ -278,10 +278,10 @@ class Store:
         before = self.find_role(instance_id)
         if before is not None and before not in over:
             return None
-        claim = self.take_over(role, instance_id, claimant)
-        return claim and dataclasses.replace(claim, taken_over=before)
+        claim = self.resume(role, instance_id, claimant)
+        return claim and dataclasses.replace(claim, former_role=before)
 
-    def take_over(self, role, instance_id, claimant):
+    def resume(self, role, instance_id, claimant):
         if instance_id in self.rows and self.rows[instance_id][1] in self._live:
             return None
         claim = Claim(role, instance_id, claimant.name, object())

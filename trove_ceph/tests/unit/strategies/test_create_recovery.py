@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups that are continued, taken over or undone after an interruption."""
+"""Backups that are resumed or undone after an interruption."""
 
 import contextlib
 import datetime
@@ -191,9 +191,9 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
                 self.assertTrue(pause.struck)
                 yield
 
-    def test_leaves_a_backup_that_was_taken_over(self):
-        """A taskmanager that was paused undoes nothing of a backup that another has taken over."""
-        for _ in self._paused(self._take_over):
+    def test_leaves_a_backup_that_was_resumed(self):
+        """A taskmanager that was paused undoes nothing of a backup that another has resumed."""
+        for _ in self._paused(self._resume):
             record = self.world.records.get(self.backup.id)
             self.assertEqual((RecordState.TAKEN, None), (record.state, record.error))
             self.assertIn(record.location.name, self.world.snapshots())
@@ -202,7 +202,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.world.cinder.work()
         self.assertEqual(len(self.world.cinder.snapshots), len(self.world.snapshots()))
 
-    def _take_over(self):
+    def _resume(self):
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
 
     def test_leaves_a_backup_that_is_being_deleted(self):

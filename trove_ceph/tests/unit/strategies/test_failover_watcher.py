@@ -247,7 +247,7 @@ class WatcherTest(base.BaseTestCase):
         other.watch()
         self.assertNotEqual(keeper, self.world.watch.read().claimed_by)
 
-    def test_another_taskmanager_takes_over_and_observes_first(self):
+    def test_another_taskmanager_resumes_and_observes_first(self):
         self.world.kill('db-3')
         self.run_rounds(DETECTION_SEC - 30)
         self.watcher = self.world.watcher()

@@ -18,7 +18,7 @@ class TwoTaskmanagersTest(keeper_case.KeeperTestCase):
         self.run_rounds(20)
         self.assertIsNone(self.world.store.begin_keeping(POOL, rival))
 
-    def test_successor_takes_over(self):
+    def test_successor_resumes(self):
         self.make()
         first = self.keeper
         self.keeper = self.world.keeper()
@@ -92,7 +92,7 @@ class RollingChangeTest(keeper_case.KeeperTestCase):
         self.assertEqual(([], []), self.world.names())
 
     def test_pool_comes_back(self):
-        """A taskmanager has taken it over to delete its guests, and has still one to watch."""
+        """A taskmanager has resumed it to delete its guests, and has still one to watch."""
         bound = self.claim(is_building=False)
         self.world.store.mark_bound(bound.guest_id, 'instance')
         self.world.run(self.old, 2, FORGET_SEC)

@@ -496,7 +496,7 @@ class OrphansTest(WatcherTestCase):
 
 
 class TaskmanagersTest(WatcherTestCase):
-    def test_one_watches_and_another_takes_over(self):
+    def test_one_watches_and_another_resumes(self):
         self.start(looks=2)
         self.run_rounds()
         other = self.world.watcher(is_dead=lambda _name: False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two workers that are alive at once: one is suspended inside a request, the other takes over.
+"""Two workers that are alive at once: one is suspended inside a request, the other resumes.
 
 Generated from the requests and the writes of each operation: the first worker is suspended at each
 of them in turn, before its answer is read. Meanwhile its claim expires and another worker

@@ -138,7 +138,7 @@ class InstanceOperationsTest(base.BaseTestCase):
         claim = self.store.begin(
             Role.CHANGE_SOURCE, self.instance.id, four, over={Role.EJECT_SOURCE}
         )
-        self.assertIs(Role.EJECT_SOURCE, claim.taken_over)
+        self.assertIs(Role.EJECT_SOURCE, claim.former_role)
         self.assertIs(Role.CHANGE_SOURCE, self.store.find_role(self.instance.id))
 
     def test_a_deletion_that_waited_for_a_promotion_is_done_by_any_worker(self):

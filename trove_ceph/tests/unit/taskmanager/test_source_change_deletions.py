@@ -160,7 +160,7 @@ class DeletionTest(base.BaseTestCase):
         world = self.promote_until_it_accepts_writes()
         world.store.forget_workers()
         for role, name in ((Role.PROMOTE_REPLICA, 'one'), (Role.CHANGE_SOURCE, SOURCE)):
-            world.store.take_over(role, name, Claimant('other'))
+            world.store.resume(role, name, Claimant('other'))
         self.delete(world, 'one', recovers_first=False)
         self.assertEqual('PROMOTING', world.tasks['one'])
         self.assertEqual(['one'], world.writers())

@@ -60,7 +60,7 @@ class ResumedPromotionTest(base.BaseTestCase):
     def test_another_operation_works_on_the_source(self):
         world = self.kill_when(_has_new_writer)
         world.store.forget_workers()
-        other = world.store.take_over(Role.CHANGE_SOURCE, SOURCE, Claimant('other'))
+        other = world.store.resume(Role.CHANGE_SOURCE, SOURCE, Claimant('other'))
         changes, operations = world.changes(worker='next')
         operations.recover(changes.resumptions, worlds.AtOnce())
         self.assertEqual(Role.PROMOTE_REPLICA, world.store.find_role('one'))

@@ -329,13 +329,15 @@ class PoolRound:
         found = servers.get(guest_name(guest.guest_id), ())
         if found:
             server_id = found[0].server_id
-        elif (place := self._spread.find_place(guest)) is None:
-            # The next round boots it.
-            return
         else:
+            try:
+                host = self._spread.find_host(guest)
+            except exceptions.InProgressError:
+                # The next round boots it.
+                return
             assert self._spec is not None
-            server_id = self._deps.servers.create_server(self._spec, guest, place.host)
-            LOG.info('%s: server %s boots on %s', guest, server_id, place.host or 'any host')
+            server_id = self._deps.servers.create_server(self._spec, guest, host)
+            LOG.info('%s: server %s boots on %s', guest, server_id, host or 'any host')
         self._deps.store.set_server(guest.guest_id, server_id, guest.port_id)
 
     def _boot_each(

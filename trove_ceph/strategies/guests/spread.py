@@ -7,7 +7,6 @@ all warm guests whose host is known are on one host; then another one is request
 """
 
 import collections
-import dataclasses
 import datetime
 from collections.abc import Sequence
 
@@ -25,16 +24,6 @@ _LISTING = 'listing the compute hosts'
 _WARM = (GuestState.BOOTING, GuestState.READY)
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a guest is booted.
-
-    :param host: on which Nova must place it; None: Nova chooses
-    """
-
-    host: str | None = None
-
-
 class Spread:
     """The hosts of the guests of one pool."""
 
@@ -43,27 +32,28 @@ class Spread:
         self._pool = pool
         self._memory = memory
 
-    def find_place(self, guest: GuestRecord) -> Place | None:
-        """Return where a guest is booted; None: later, when the host of another guest is known.
+    def find_host(self, guest: GuestRecord) -> str | None:
+        """Return on which host Nova must place a guest; None: Nova chooses.
 
-        Otherwise all guests of an empty pool, which boot at once, might be on one host.
+        :raises InProgressError: boot it later, when the host of another guest is known; otherwise
+            all guests of an empty pool, which boot at once, might be on one host
         """
         if not self._memory.may_request_host(self._deps.clock()):
-            return Place()
+            return None
         others = self._list_others(guest)
         hosts = self._find_hosts(others)
-        if len(hosts) > 1:
-            return Place()
         if not hosts:
             since = self._deps.store.now() - _PLACE_TIMEOUT
             is_placing = any(one.created_at > since for one in others)
-            must_wait = is_placing and len(self._find_other_hosts(guest, None)) > 1
-            return None if must_wait else Place()
+            if is_placing and len(self._find_other_hosts(guest, None)) > 1:
+                raise exceptions.InProgressError(f'{guest}: waits for the host of another guest')
+        if len(hosts) != 1:
+            return None
         found = self._find_other_hosts(guest, hosts.pop())
         if not found:
-            return Place()
+            return None
         self._memory.requested[guest.guest_id] = found[0]
-        return Place(found[0])
+        return found[0]
 
     def _list_others(self, guest: GuestRecord) -> Sequence[GuestRecord]:
         """Return the other warm guests that have a server, and will keep it."""

@@ -17,7 +17,7 @@ from oslo_utils import units
 from trove_ceph.cinder import client
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend
-from trove_ceph.tests.unit.cinder import cinder_http, cinder_views
+from trove_ceph.tests.unit.cinder import cinder_http, cinder_quota, cinder_views
 
 GIB = units.Gi
 _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error_managing')
@@ -36,7 +36,7 @@ class FakeCinder:
         self.types, self.volumes, self.snapshots, self.transfers = {}, {}, {}, {}
         # Services (``host@backend``) by cluster of cinder-volume (``cluster@backend``).
         self.clusters = {}
-        self.limits, self.usage = {}, {}
+        self.quota = cinder_quota.Quota()
         # How often the snapshots were listed.
         self.count_of_listings = 0
         # Whether cinder-volume leaves requests in its queue.
@@ -79,14 +79,14 @@ class FakeCinder:
     def add_volume(self, project, host, size_gib=1, volume_type='nvme', **facts):
         volume = self._new_volume(project, host, volume_type, 'a volume', {}, 'false')
         volume |= {'status': 'available', 'size': size_gib} | facts
-        self._count(project, volume_type, volumes=1, gigabytes=size_gib)
+        self.quota.count(project, volume_type, volumes=1, gigabytes=size_gib)
         self.storage.create_image(self.image(volume), size_gib * GIB, image_types.ImageOptions())
         return volume
 
     def add_snapshot(self, volume, **facts):
         snapshot = self._new_snapshot(volume, volume['project'], 'a snapshot', {})
         snapshot |= {'status': 'available'} | facts
-        self._count(volume['project'], volume['type'], snapshots=1, gigabytes=volume['size'])
+        self.quota.count(volume['project'], volume['type'], snapshots=1, gigabytes=volume['size'])
         self.storage.create_snapshot(self.image(volume).snapshot(f'snapshot-{snapshot["id"]}'))
         return snapshot
 
@@ -110,10 +110,6 @@ class FakeCinder:
                         entry = (one['project'], key)
                         counted[entry] = counted.get(entry, 0) + amount
         return {entry: amount for entry, amount in counted.items() if amount}
-
-    def counted_usage(self):
-        """Return the usage that the quota shows."""
-        return {entry: amount for entry, amount in self.usage.items() if amount}
 
     # The API.
 
@@ -153,7 +149,7 @@ class FakeCinder:
         if volume_type['encryption']:
             raise cinder_http.Refused(400, 'Managing to an encrypted volume type is not supported.')
         host, cluster = self._find_service(caller, request)
-        self._reserve(caller.project, volume_type['name'], volumes=1)
+        self.quota.reserve(caller.project, volume_type['name'], volumes=1)
         volume = self._new_volume(
             caller.project,
             host,
@@ -194,12 +190,12 @@ class FakeCinder:
             return
         size = -(-found.size_bytes // GIB)
         try:
-            self._reserve(volume['project'], volume['type'], gigabytes=size)
+            self.quota.reserve(volume['project'], volume['type'], gigabytes=size)
         except cinder_http.Refused:
             return
         found.name = cinder_views.image_name(volume)
         if self.failing == 'after':
-            self._count(volume['project'], volume['type'], gigabytes=-size)
+            self.quota.count(volume['project'], volume['type'], gigabytes=-size)
             return
         volume |= {'status': 'available', 'size': size}
 
@@ -221,7 +217,8 @@ class FakeCinder:
         del self.volumes[volume['id']]
         # Cinder does not release the quota of a volume in status error_managing.
         if volume['status'] != 'error_managing_deleting':
-            self._count(volume['project'], volume['type'], volumes=-1, gigabytes=-volume['size'])
+            freed = {'volumes': -1, 'gigabytes': -volume['size']}
+            self.quota.count(volume['project'], volume['type'], **freed)
 
     def _delete_image(self, image):
         """Delete an image as the RBD driver does; return False if the image is in use."""
@@ -252,14 +249,14 @@ class FakeCinder:
             raise cinder_http.Refused(400, f'Volume status must be available: {volume["status"]}')
         if size <= volume['size']:
             raise cinder_http.Refused(400, 'New size for extend must be greater than current size')
-        self._reserve(volume['project'], volume['type'], gigabytes=size - volume['size'])
+        self.quota.reserve(volume['project'], volume['type'], gigabytes=size - volume['size'])
         volume['status'] = 'extending'
         self._later(lambda: self._do_extend(volume, size))
 
     def _do_extend(self, volume, size):
         if self.failing == 'extend':
             volume['status'] = 'error_extending'
-            self._count(volume['project'], volume['type'], gigabytes=volume['size'] - size)
+            self.quota.count(volume['project'], volume['type'], gigabytes=volume['size'] - size)
             return
         self.cluster.find(self.image(volume)).resize(size * GIB)
         volume |= {'status': 'available', 'size': size}
@@ -297,7 +294,7 @@ class FakeCinder:
             raise cinder_http.Refused(
                 400, f'Volume status must be available, in-use: {volume["status"]}'
             )
-        self._reserve(caller.project, volume['type'], snapshots=1, gigabytes=volume['size'])
+        self.quota.reserve(caller.project, volume['type'], snapshots=1, gigabytes=volume['size'])
         snapshot = self._new_snapshot(volume, caller.project, request['name'], request['metadata'])
         self._later(lambda: self._manage_snapshot(volume, snapshot, request['ref']['source-name']))
         return {'snapshot': cinder_views.shown_snapshot(snapshot)}
@@ -326,7 +323,7 @@ class FakeCinder:
         if image and any(one.name == name for one in image.snapshots):
             self.storage.remove_snapshot(image.ref.snapshot(name))
         del self.snapshots[snapshot['id']]
-        self._count(
+        self.quota.count(
             snapshot['project'], snapshot['type'], snapshots=-1, gigabytes=-snapshot['size']
         )
 
@@ -360,8 +357,8 @@ class FakeCinder:
             raise cinder_http.Refused(400, 'Invalid auth key')
         volume = self.volumes[transfer['volume_id']]
         counted = {'volumes': 1, 'gigabytes': volume['size']}
-        self._reserve(caller.project, volume['type'], **counted)
-        self._count(volume['project'], volume['type'], volumes=-1, gigabytes=-volume['size'])
+        self.quota.reserve(caller.project, volume['type'], **counted)
+        self.quota.count(volume['project'], volume['type'], volumes=-1, gigabytes=-volume['size'])
         volume |= {'project': caller.project, 'status': 'available'}
         del self.transfers[transfer_id]
         return {'transfer': {'id': transfer_id, 'volume_id': volume['id'], 'name': ''}}
@@ -400,19 +397,7 @@ class FakeCinder:
         return {'pools': [*pools, other]}
 
     def show_quota(self, caller, project, query, body):
-        names = ['volumes', 'snapshots', 'gigabytes', 'per_volume_gigabytes']
-        names += [f'{name}_{each}' for name in names[:3] for each in self.types]
-        return {
-            'quota_set': {'id': project}
-            | {
-                name: {
-                    'limit': self.limits.get((project, name), -1),
-                    'in_use': self.usage.get((project, name), 0),
-                    'reserved': 0,
-                }
-                for name in names
-            }
-        }
+        return {'quota_set': {'id': project} | self.quota.shown(project, self.types)}
 
     # Internals.
 
@@ -462,19 +447,6 @@ class FakeCinder:
         }
         self.snapshots[snapshot['id']] = snapshot
         return snapshot
-
-    def _reserve(self, project, volume_type, **amounts):
-        for name, amount in amounts.items():
-            for key in (name, f'{name}_{volume_type}'):
-                limit = self.limits.get((project, key), -1)
-                if 0 <= limit < self.usage.get((project, key), 0) + amount:
-                    raise cinder_http.Refused(413, f'Quota exceeded for {key}')
-        self._count(project, volume_type, **amounts)
-
-    def _count(self, project, volume_type, **amounts):
-        for name, amount in amounts.items():
-            for key in (name, f'{name}_{volume_type}'):
-                self.usage[project, key] = self.usage.get((project, key), 0) + amount
 
 
 _ID = '([^/]+)'

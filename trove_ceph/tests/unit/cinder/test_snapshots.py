@@ -174,7 +174,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.assertEqual(1, len(self.world.cinder.snapshots))
 
     def test_quota(self):
-        self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
+        self.world.cinder.quota.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_refused(exceptions.QuotaExceededError, 'Quota exceeded for snapshots')
 
     def test_ignores_a_foreign_snapshot_with_our_metadata(self):

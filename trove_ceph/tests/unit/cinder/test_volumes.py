@@ -120,7 +120,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
             self.assertIn(word, str(error))
         self.assertEqual(set(), self.world.images('volumes-hdd'))
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
-        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
+        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.quota.counted())
         return error
 
     def make(self, size_bytes=worlds.GIB, **options):
@@ -162,7 +162,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.run_steps(adoption(self.world))
         self.assertEqual(2, len(self.world.cinder.volumes))
         self.assertEqual(1, len(self.world.images('volumes-hdd')))
-        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
+        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.quota.counted())
 
     def test_failure_leaves_nothing(self):
         for self.world.cinder.failing in ('before', 'after'):
@@ -205,11 +205,11 @@ class VolumeAdoptionTest(base.BaseTestCase):
     def test_quota_of_either_project(self):
         for project in (worlds.SERVICE, worlds.TENANT):
             for name in ('volumes', 'gigabytes', 'gigabytes_hdd'):
-                used = self.world.cinder.usage.get((project, name), 0)
-                self.world.cinder.limits = {(project, name): used}
+                used = self.world.cinder.quota.usage.get((project, name), 0)
+                self.world.cinder.quota.limits = {(project, name): used}
                 words = f'project {project}: {name} needed 1, used {used}, limit {used}'
                 self.assert_refused(exceptions.QuotaExceededError, words, owner=worlds.TENANT)
-        self.world.cinder.limits = {(worlds.TENANT, 'per_volume_gigabytes'): 0}
+        self.world.cinder.quota.limits = {(worlds.TENANT, 'per_volume_gigabytes'): 0}
         self.assert_refused(exceptions.QuotaExceededError, 'per_volume', owner=worlds.TENANT)
 
     def test_ignores_a_foreign_volume_with_our_metadata(self):

@@ -88,7 +88,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
 
     def check_quota(self, world):
         world.cinder.work()
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
 
 def snapshot_of(world):

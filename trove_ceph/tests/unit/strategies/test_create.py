@@ -290,7 +290,7 @@ class CreationTest(creation_case.CreationTestCase):
 
     def test_reports_the_exhausted_quota_of_snapshots(self):
         """Defect 12: all tenants share the quota of the service project."""
-        self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
+        self.world.cinder.quota.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_fails(exceptions.QuotaExceededError)
         message = self.world.records.get(self.backup.id).error
         self.assertIn('own quota of volumes is used up', message)

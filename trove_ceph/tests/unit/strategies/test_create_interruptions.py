@@ -47,7 +47,7 @@ class CreationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.assertEqual(self.level, record.quiesce)
         self.assertIsNotNone(record.snapshot_at)
         self.assertFalse(world.guest.is_held)
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
     def check_undone(self, world):
         world.cinder.work()

@@ -59,7 +59,7 @@ class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.assertEqual(set(), world.images('vault') - {world.vault.name})
         self.assertEqual([], world.trash())
         self.assertEqual([], world.records.trashed_images())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
     def check_undone(self, world):
         raise AssertionError('a deletion is never undone')

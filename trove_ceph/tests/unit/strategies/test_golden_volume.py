@@ -90,7 +90,7 @@ class GoldenCloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTest
         others = {world.volume_image.name, world.golden.image.name}
         self.assertEqual(created, world.images() - others)
         self.assertEqual([], world.trash())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
 
 class FlattenTest(base.BaseTestCase):

@@ -114,7 +114,7 @@ class InstanceDeletionTest(base.BaseTestCase):
             delete.delete_backup(self.world.deps(), backup)
         self.assertEqual(set(), self.world.images())
         self.assertEqual({}, self.world.cinder.volumes)
-        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
+        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.quota.counted())
 
     def test_trashes_a_volume_with_clones(self):
         """Cinder would copy all data into the clone; the trash keeps the image at no cost."""

@@ -62,7 +62,7 @@ class CreationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.assertEqual(1 + len(having), len(world.cinder.volumes))
         self.assertEqual([], world.snapshots())
         self.assertEqual([], world.trash())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
 
 class VolumeCreationTest(base.BaseTestCase):
@@ -323,7 +323,7 @@ class RefusalTest(base.BaseTestCase):
         self.refused(exceptions.NoSpaceError)
 
     def test_used_up_quota(self):
-        self.world.cinder.limits[worlds.SERVICE, 'volumes'] = 2
+        self.world.cinder.quota.limits[worlds.SERVICE, 'volumes'] = 2
         self.assertIn('volumes needed 2, used 1', self.refused(exceptions.QuotaExceededError))
 
     def test_back_end_that_is_down(self):

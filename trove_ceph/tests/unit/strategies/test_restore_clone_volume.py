@@ -94,7 +94,7 @@ class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         others = {world.volume_image.name, world.copy.image, world.vault.name}
         self.assertEqual(restored, (world.images() | world.images('vault')) - others)
         self.assertEqual([], world.trash())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
 
 
 class VolumeCloneTest(base.BaseTestCase):
@@ -149,7 +149,7 @@ class VolumeCloneTest(base.BaseTestCase):
     def test_leaves_nothing_if_the_quota_is_used_up(self):
         request = restore_request(self.world, size_gib=3)
         plan = planning.plan(self.world.deps(), request, prefer_copy=True)
-        self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
+        self.world.cinder.quota.limits[worlds.SERVICE, 'gigabytes'] = 4
         self.assertRaises(
             exceptions.QuotaExceededError,
             clone_volume.clone_volume,

@@ -142,7 +142,7 @@ class PlanningTest(base.BaseTestCase):
         self.assertIn('volume type lvm', self.refused(volume_type='lvm'))
 
     def test_refuses_a_volume_beyond_the_quota(self):
-        self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 5
+        self.world.cinder.quota.limits[worlds.SERVICE, 'gigabytes'] = 5
         message = self.refused(exceptions.QuotaExceededError, size_gib=4)
         self.assertIn('gigabytes needed 4, used 2, limit 5', message)
         self.assertTrue(self.plan(size_gib=3).by_cinder)

@@ -106,7 +106,7 @@ class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         self.assertEqual({world.volume_image.name}, world.images())
         self.assertEqual([], world.snapshots())
         self.assertEqual([], world.trash())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
         # Ceph keeps the snapshot of each clone, and no other.
         kept = world.storage.describe(world.volume_image).snapshots
         self.assertEqual(1 + len(made), len(kept))
@@ -234,18 +234,18 @@ class ReplicaClonesTest(ReplicaVolumesCase):
         self.assertNotIn(replication_world.REPLICA_POOL, shown)
 
     def test_refuses_if_the_quota_is_used_up(self):
-        self.world.cinder.limits[worlds.SERVICE, 'volumes'] = 2
+        self.world.cinder.quota.limits[worlds.SERVICE, 'volumes'] = 2
         self.assertIn("the database service's own quota of volumes", self.refusal())
 
     def test_refuses_if_the_quota_does_not_allow_the_size_of_the_replica(self):
         volume = self.world.cinder.volumes[self.old_id]
         volume['size'] += 2
-        self.world.cinder.limits[worlds.SERVICE, 'per_volume_gigabytes'] = volume['size'] - 1
+        self.world.cinder.quota.limits[worlds.SERVICE, 'per_volume_gigabytes'] = volume['size'] - 1
         self.assertIn("the database service's own quota of volumes", self.refusal())
 
     def test_needs_no_room_for_a_clone_that_exists(self):
         new_id = self.clones.create(self.record)
-        self.world.cinder.limits[worlds.SERVICE, 'volumes'] = 3
+        self.world.cinder.quota.limits[worlds.SERVICE, 'volumes'] = 3
         self.world.cluster.capacities[replication_world.REPLICA_POOL] = 0
         self.assertEqual(new_id, self.clones.create(self.record))
 

@@ -189,7 +189,7 @@ class CreationInterruptionTest(replica_creation.ReplicaCreation, base.BaseTestCa
         self.assertEqual([], world.snapshots())
         self.assertEqual([], world.trash())
         self.assertEqual([], world.records.kept_volumes())
-        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.quota.counted())
         self.assertEqual([], list(world.store.list(source_id=world.instance.id)))
         self.assertEqual(set(), world.accounts)
         operations = instance_operations.InstanceOperationStore()

@@ -9,6 +9,12 @@ from trove.common import cfg as trove_cfg
 
 #: Whether the tests run on the oldest supported release of Trove.
 IS_TROVE_25 = importlib.metadata.version('trove').startswith('25.')
+#: The parameters of taskmanager.Manager.create_instance.
+CREATE_INSTANCE = (
+    'context, instance_id, name, flavor, image_id, databases, users, datastore_manager, packages, '
+    'volume_size, backup_id, availability_zone, root_password, nics, overrides, slave_of_id, '
+    'cluster_config, volume_type, modules, locality, access=None, ds_version=None'
+)
 
 
 class ContractTestCase(base.BaseTestCase):

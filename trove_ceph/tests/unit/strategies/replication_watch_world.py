@@ -9,6 +9,7 @@ import datetime
 import itertools
 
 from oslo_utils import units
+from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, heartbeat, replicas, replication_policies, transactions
@@ -187,3 +188,13 @@ class World:
         if with_own_bytes or found is None:
             return found
         return dataclasses.replace(found, own_bytes=None)
+
+
+class WatcherTestCase(base.BaseTestCase):
+    def start(self, count=1, **settings):
+        """Create a world and the watcher of its only taskmanager."""
+        self.world = World(count, **settings)
+        self.watcher = self.world.watcher()
+
+    def run_rounds(self, rounds=1):
+        self.world.run(self.watcher, rounds)

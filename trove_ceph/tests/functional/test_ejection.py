@@ -15,7 +15,7 @@ from trove_ceph.guestagent import replication_user
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication import ejection, fitness, source_dependencies
 from trove_ceph.tests.functional import replication_servers
-from trove_ceph.tests.unit.strategies import source_world
+from trove_ceph.tests.unit.strategies import source_services, source_world
 from trove_ceph.trove_adapter import replication_agents
 
 SOURCE = source_world.SOURCE
@@ -57,7 +57,7 @@ class Guest:
         return call
 
 
-class Volumes(source_world.Volumes):
+class Volumes(source_services.Volumes):
     """The data volumes; no replica may accept writes before that of the source is cut off."""
 
     def __init__(self, world, replicas):
@@ -103,11 +103,11 @@ class EjectionTest(replication_servers.ReplicationTestCase):
     def eject(self, take_over=None, **limits):
         world, noted, powered_off = self.world, [], []
         guests = {name: Guest(app, self.strategy) for name, app in self.apps.items()}
-        rows = source_world.Rows(world)
+        rows = source_services.Rows(world)
         deps = source_dependencies.SourceDependencies(
             rows=rows,
             agents=replication_agents.ReplicationAgents(guests.__getitem__, None),
-            replicas=source_world.Replicas(world),
+            replicas=source_services.Replicas(world),
             volumes=Volumes(world, (self.behind, self.ahead)),
             choices=types.SimpleNamespace(
                 find=lambda _ids: set(), note=noted.append, forget=noted.remove

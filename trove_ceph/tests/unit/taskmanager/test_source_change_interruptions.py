@@ -12,7 +12,8 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
+from trove_ceph.tests.unit.strategies.source_servers import gtids
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 from trove_ceph.tests.unit.strategies.take_over_world import TakeOverWorld
 from trove_ceph.tests.unit.strategies.world import Strike
 

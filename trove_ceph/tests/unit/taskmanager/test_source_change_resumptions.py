@@ -10,7 +10,8 @@ from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
-from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
+from trove_ceph.tests.unit.strategies.source_servers import gtids
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 
 
 def _kill_when(make_world, start, is_reached):

@@ -9,7 +9,8 @@ from trove_ceph import exceptions
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replication import fitness
-from trove_ceph.tests.unit.strategies.source_world import SOURCE, World, gtids
+from trove_ceph.tests.unit.strategies.source_servers import gtids
+from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 from trove_ceph.tests.unit.strategies.take_over_world import SEEN_AT, TakeOverWorld
 
 REFUSED = exceptions.SourceNotChangedError

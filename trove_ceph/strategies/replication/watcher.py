@@ -103,11 +103,13 @@ class Watcher:
         self._started_at = {
             one.source_id: self._started_at.get(one.source_id, -math.inf) for one in groups
         }
+        # Not the end of a look: Ceph may answer late when a host has failed.
+        now = deps.store.now()
         # The threads may not suffice for all sources.
         for group in sorted(groups, key=lambda one: self._started_at[one.source_id]):
             policy = policies.get(group.source_id)
-            self._start_look(deps, group, policy is not None and policy.semi_sync)
-        self._decide(deps, records, policies)
+            self._start_look(deps, group, policy is not None and policy.semi_sync, now)
+        self._decide(deps, records, policies, now)
 
     def _forget(self) -> None:
         """Forget the looks of before, so that drift must be seen anew."""
@@ -125,23 +127,29 @@ class Watcher:
 
     # Looks.
 
-    def _start_look(self, deps: WatchDependencies, group: Group, is_semi_sync: bool) -> None:
+    def _start_look(
+        self, deps: WatchDependencies, group: Group, is_semi_sync: bool, now: datetime.datetime
+    ) -> None:
         """Look at a source in a thread of its own, unless the last look has not ended yet."""
         source_id = group.source_id
         with self._mutex:
             if source_id in self._running:
                 return
             self._running.add(source_id)
-        if deps.start(functools.partial(self._look, deps, group, is_semi_sync)):
+        if deps.start(functools.partial(self._look, deps, group, is_semi_sync, now)):
             self._started_at[source_id] = deps.clock()
         else:
             with self._mutex:
                 self._running.discard(source_id)
 
-    def _look(self, deps: WatchDependencies, group: Group, is_semi_sync: bool) -> None:
+    def _look(
+        self,
+        deps: WatchDependencies,
+        group: Group,
+        is_semi_sync: bool,
+        began_at: datetime.datetime,
+    ) -> None:
         try:
-            # Not the end of the look: Ceph may answer late when a host has failed.
-            began_at = deps.store.now()
             found = observation.look(deps, self._look_memory, group)
             for one in found.replicas:
                 deps.store.observe(
@@ -168,12 +176,12 @@ class Watcher:
         deps: WatchDependencies,
         records: Sequence[ReplicaRecord],
         policies: Mapping[str, ReplicationPolicy],
+        now: datetime.datetime,
     ) -> None:
         with self._mutex:
             ended, self._ended = self._ended, []
         if not ended:
             return
-        now = deps.store.now()
         present = {one.instance_id: one for one in records}
         candidates = []
         for group in ended:

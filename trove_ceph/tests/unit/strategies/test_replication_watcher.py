@@ -40,6 +40,21 @@ class LookTest(WatcherTestCase):
         found = self.world.store.find('r-0')
         self.assertEqual((self.world.now, seen_at), (found.observed_at, found.source_seen_at))
 
+    def test_the_clock_of_the_database_is_read_once_a_round(self):
+        self.start(2)
+        world, now = self.world, self.world.store.now
+        world.add_source('t')
+        world.add_replica('z', 't')
+        read_at = []
+
+        def note():
+            read_at.append(world.now)
+            return now()
+
+        world.store.now = note
+        self.run_rounds(2)
+        self.assertEqual(sorted(set(read_at)), read_at)
+
     def test_a_look_that_ceph_delays_says_nothing_of_later(self):
         self.start()
         world, find_usage = self.world, self.world.find_usage

@@ -111,8 +111,7 @@ class ReplacementRecord:
     :param cause: of a failover; None: it was requested by an earlier release, or is no failover
     :param prefers_replica: a replica takes over if one has all that is known
     :param take_over_at: when that was first tried; None: it was not
-    :param promoted_id: of the replica that was chosen for it, and is the source if the failover has
-        completed, or failed, without ``moved_at``
+    :param promoted_id: of the replica that has become the source instead; None: none has
     :param flavor_id: of the new server
     :param version_id: of the datastore version
     :param step: what is being done, for tenants

@@ -26,7 +26,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
-from trove_ceph.strategies.replication import fitness, group, stopped_replicas
+from trove_ceph.strategies.replication import fitness, group, new_source, stopped_replicas
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
@@ -152,12 +152,12 @@ class SourceChanges:
             if stopped.error is not None:
                 raise stopped.error from stopped
 
-    def take_over(self, source_id: str, chosen_id: str | None, demands: fitness.Demands) -> None:
+    def take_over(self, source_id: str, promoted_id: str | None, demands: fitness.Demands) -> None:
         """Give up a source for a replica that has all that is known, as its failover.
 
         Nothing but a repetition continues what is interrupted, as long as the failover is open.
 
-        :param chosen_id: of the replica that an interrupted call has chosen
+        :param promoted_id: of the replica that an interrupted call has made the source
         :raises SourceNotChangedError: no replica takes over, and none accepts writes
         :raises NewSourceSilentError: a replica is the source in Trove, and may not accept writes
         :raises TroveCephError: a replica may have taken over; repeat the call
@@ -168,7 +168,7 @@ class SourceChanges:
                 Role.TAKE_OVER, source_id, {Role.CHANGE_SOURCE, Role.TAKE_OVER}
             ) as claim:
                 is_held = True
-                self._take_over(claim, chosen_id, demands)
+                self._take_over(claim, promoted_id, demands)
         except _SourceStoppedError as stopped:
             if stopped.error is not None:
                 raise stopped.error from stopped
@@ -314,19 +314,21 @@ class SourceChanges:
         self._run(Ejection(deps, source, replicas, is_resumed), claim, source_id)
 
     def _take_over(
-        self, claim: claims.Claim, chosen_id: str | None, demands: fitness.Demands
+        self, claim: claims.Claim, promoted_id: str | None, demands: fitness.Demands
     ) -> None:
         """Run the ejection of a source whose failover is open, or find that it has ended.
 
         :raises SourceNotChangedError: see :meth:`take_over`
+        :raises NewSourceSilentError: see :meth:`take_over`
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
         is_resumed = claim.former_role is Role.TAKE_OVER
         with group.answers_needed(f'failover of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
-            chosen = None if chosen_id is None else deps.rows.find(chosen_id)
-            # The replica may have been made that of another one since it took over.
-            if chosen is not None and not replicas:
+            promoted = None if promoted_id is None else deps.rows.find(promoted_id)
+            # It may have been made the replica of another one since it took over.
+            if promoted is not None and not replicas:
+                new_source.check_recorded(promoted)
                 return
             ids = [one.instance_id for one in replicas]
             why = None

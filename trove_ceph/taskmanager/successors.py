@@ -45,7 +45,7 @@ class Successors:
         :raises TroveCephError: one may have taken over; repeat the call
         """
         demands = fitness.Demands(
-            served_until, notes.confirm_claim, notes.note_fenced, notes.note_chosen
+            served_until, notes.confirm_claim, notes.note_fenced, notes.note_promoted
         )
         self._get_changes().take_over(record.instance_id, record.promoted_id, demands)
 

@@ -290,8 +290,8 @@ class TakeOverNotes(Protocol):
     def note_fenced(self) -> None:
         """Note that the old server is proved not to write any more."""
 
-    def note_chosen(self, replica_id: str | None) -> None:
-        """Note which replica is about to accept writes; None: none is any more."""
+    def note_promoted(self, replica_id: str) -> None:
+        """Note which replica has become the source."""
 
 
 class Successors(Protocol):

@@ -58,9 +58,8 @@ class TakeOver:
         if self._attempt.record.fenced_at is None:
             self._attempt.note(fenced_at=self._attempt.deps.store.now())
 
-    def note_chosen(self, replica_id: str | None) -> None:
-        """See :meth:`.TakeOverNotes.note_chosen`."""
-        self.confirm_claim()
+    def note_promoted(self, replica_id: str) -> None:
+        """See :meth:`.TakeOverNotes.note_promoted`."""
         self._attempt.note(promoted_id=replica_id)
 
     def _move_volume(self, error: Exception) -> None:

@@ -103,7 +103,7 @@ class Ejection:
             Step('cut the source off from its volume', self._fence),
             Step('power off the server of the source', self._power_off),
             Step('have the replicas execute what they have received', self._execute),
-            Step('choose the new source', self._choose, undo=self._forget_choice),
+            Step('choose the new source', self._choose),
             Step('make the replica the source', self._accept_writes, commits=True),
             Step('have the other replicas follow it', self._attach),
             Step('drop replication users that no replica needs', self._drop_users),
@@ -237,7 +237,7 @@ class Ejection:
         if self._take_over is not None:
             if begun is None:
                 self._check_lacks_nothing(chosen, found, self._known | lost)
-            self._take_over.note_chosen(chosen)
+            self._take_over.confirm_claim()
         self._surplus = {
             one: surplus
             for one, server in found.items()
@@ -249,11 +249,6 @@ class Ejection:
         self._new.failures |= self._candidates.silent
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
-
-    def _forget_choice(self) -> None:
-        """Tell a failover that its choice has not become the source."""
-        if self._take_over is not None and self._has_no_writer:
-            self._take_over.note_chosen(None)
 
     def _look(self) -> tuple[dict[str, ReplicationStatus], str | None]:
         """Return the replicas that answer, and which of them is the source already.
@@ -318,6 +313,9 @@ class Ejection:
 
     def _record(self) -> None:
         new_id, source_id = self._chosen.member.instance_id, self._source.instance_id
+        if self._take_over is not None:
+            # The next worker does not find it in the rows of the replicas any more.
+            self._take_over.note_promoted(new_id)
         self._deps.replicas.promote(source_id, new_id, keeps_source=False)
         changes = [RowChange(source_id, None, 'EJECTION_ERROR')]
         for member in self._replicas.values():

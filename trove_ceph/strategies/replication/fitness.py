@@ -30,14 +30,14 @@ class Demands:
     :param confirm_claim: raises ClaimLostError if another worker continues the failover, by the
         database; that one may have given the volume to another server, which no fence may cut off
     :param note_fenced: called when the source is proved not to write any more
-    :param note_chosen: called with the id of the replica before it accepts writes; None: after all,
-        it does not
+    :param note_promoted: called with the id of the replica that has become the source, before the
+        rows of the replicas show that
     """
 
     served_until: datetime.datetime | None
     confirm_claim: Callable[[], None]
     note_fenced: Callable[[], object]
-    note_chosen: Callable[[str | None], object]
+    note_promoted: Callable[[str], object]
 
 
 def why_not_known(

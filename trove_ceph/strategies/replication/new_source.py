@@ -122,13 +122,27 @@ class NewSource:
         :raises ReplicasLeftError: some do not follow, which the message names
         """
         if self.has_failed:
-            raise exceptions.NewSourceSilentError(
-                f'instance {self.member.instance_id}: is the source now, but its agent does not '
-                f'answer; eject it if it stays so: {self.failures[self.member.instance_id]}'
-            )
+            raise _silent(self.member, self.failures[self.member.instance_id])
         if self.failures:
             left = '; '.join(f'{one}: {why}' for one, why in sorted(self.failures.items()))
             raise exceptions.ReplicasLeftError(
                 f'instance {self.member.instance_id}: is the source now, but '
                 f'{len(self.failures)} of the others do not follow it: {left}'
             )
+
+
+def check_recorded(member: Member) -> None:
+    """Return if the agent of a new source answered until its ejection was recorded.
+
+    :raises NewSourceSilentError: it did not, so that the new source may not accept writes
+    """
+    # The ejection has recorded this in one transaction with the source.
+    if member.task == 'EJECTION_ERROR':
+        raise _silent(member, f'it has the task {member.task}')
+
+
+def _silent(member: Member, why: str) -> exceptions.NewSourceSilentError:
+    return exceptions.NewSourceSilentError(
+        f'instance {member.instance_id}: is the source now, but its agent does not answer; eject '
+        f'it if it stays so: {why}'
+    )

@@ -381,10 +381,25 @@ class Successors:
 
     def take_over(self, record, served_until, notes):
         world = self._world
-        if world.has_taken_over:
-            assert record.promoted_id == 'replica', 'the choice was not noted'
-            world.is_given_up = True
-            return
+        if world.is_given_up:
+            assert record.promoted_id == 'replica', 'the new source was not noted'
+        else:
+            self._give_up_source(notes)
+        if world.is_successor_silent:
+            raise exceptions.NewSourceSilentError('replica: is the source now, and is silent')
+
+    def _give_up_source(self, notes):
+        world = self._world
+        if not world.has_taken_over:
+            self._have_replica_accept_writes(notes)
+        if world.is_unfinished:
+            raise exceptions.OperationUnfinishedError('the replica does not answer')
+        notes.note_promoted('replica')
+        world.at('is about to give the source up')
+        world.is_given_up = True
+
+    def _have_replica_accept_writes(self, notes):
+        world = self._world
         if not world.is_replica_fit:
             raise exceptions.SourceNotChangedError('source: no replica is fit')
         only = set(world.ceph.clients)
@@ -395,15 +410,9 @@ class Successors:
         notes.note_fenced()
         if world.is_replica_lost:
             raise exceptions.SourceNotChangedError('source: the replica does not answer')
-        notes.note_chosen('replica')
+        notes.confirm_claim()
         world.at('is about to accept writes')
         world.has_taken_over = True
-        if world.is_successor_silent:
-            world.is_given_up = True
-            raise exceptions.NewSourceSilentError('replica: is the source now, and is silent')
-        if world.is_unfinished:
-            raise exceptions.OperationUnfinishedError('the replica does not answer')
-        world.is_given_up = True
 
     def is_taking_over(self, instance_id):
         return self._world.is_taking_over

@@ -14,7 +14,7 @@ class TakeOverWorld(World):
     """The source is dead; all that its replicas may lack is what it wrote after the last look.
 
     :ivar served_until: when its agent last reported
-    :ivar chosen: the replica that the failover has noted
+    :ivar promoted: the replica that the failover has noted as the source
     :ivar is_noted_fenced: whether the failover has noted that the source cannot write any more
     :ivar why_refused: why no replica takes over; None: one may
     :ivar has_taken_over: whether a replica has
@@ -30,7 +30,7 @@ class TakeOverWorld(World):
         self.servers[SOURCE].is_down = True
         self.served_until = SEEN_AT + datetime.timedelta(seconds=30)
         self.tasks[SOURCE] = self.other_tasks[SOURCE] = 'MIGRATING'
-        self.chosen = self.why_refused = None
+        self.promoted = self.why_refused = None
         self.is_noted_fenced = self.has_taken_over = False
         self.at_recovery = self.at_confirmation = self.at_fenced = lambda: None
 
@@ -38,10 +38,10 @@ class TakeOverWorld(World):
         """Make one attempt of the failover."""
         demands = fitness.Demands(
             *(self.served_until, lambda: self.at_confirmation()),
-            *(self._note_fenced, self._note_chosen),
+            *(self._note_fenced, self._note_promoted),
         )
         try:
-            (changes or self.changes()[0]).take_over(SOURCE, self.chosen, demands)
+            (changes or self.changes()[0]).take_over(SOURCE, self.promoted, demands)
         except exceptions.SourceNotChangedError as error:
             self.why_refused = str(error)
             raise
@@ -51,8 +51,8 @@ class TakeOverWorld(World):
         self.is_noted_fenced = True
         self.at_fenced()
 
-    def _note_chosen(self, replica_id):
-        self.chosen = replica_id
+    def _note_promoted(self, replica_id):
+        self.promoted = replica_id
 
     def recover(self, rounds=5, strike=None):
         """Have other taskmanagers continue what is left; the failover makes further attempts."""

@@ -177,7 +177,7 @@ class TakeOverTest(base.BaseTestCase):
         # Another one goes on meanwhile, and moves the volume.
         world.finish()
         world.is_replica_fit = True
-        self.assertRaises(exceptions.ClaimLostError, suspended._take_over.note_chosen, 'replica')
+        self.assertRaises(exceptions.ClaimLostError, suspended._take_over.confirm_claim)
         self.assertFalse(world.has_taken_over)
 
 

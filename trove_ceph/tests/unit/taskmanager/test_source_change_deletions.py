@@ -265,8 +265,8 @@ class DeletionTest(base.BaseTestCase):
         self.assertEqual({}, world.store.rows)
         self.assertFalse({'EJECTING', 'PROMOTING'} & set(world.tasks.values()))
         if world.has_taken_over:
-            self.assertEqual([world.chosen], world.writers())
-            self.assertNotIn(world.chosen, world.deleted)
+            self.assertEqual([world.promoted], world.writers())
+            self.assertNotIn(world.promoted, world.deleted)
             return
         self.assertTrue(world.why_refused)
         self.assertEqual([], world.writers())

@@ -160,8 +160,8 @@ class TakeOverInterruptionTest(_Interruptions, base.BaseTestCase):
             world.move_source()
             world.check_source(SOURCE, ['one', 'two'])
             return
-        (follower,) = {'one', 'two'} - {world.chosen}
-        world.check_source(world.chosen, [follower])
+        (follower,) = {'one', 'two'} - {world.promoted}
+        world.check_source(world.promoted, [follower])
         self.assertTrue(world.servers[SOURCE].is_fenced and world.is_noted_fenced)
         self.assertEqual('MIGRATING', world.tasks[SOURCE])
 

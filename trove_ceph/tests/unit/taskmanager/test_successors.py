@@ -129,7 +129,7 @@ class SuccessorsTest(base.BaseTestCase):
     def note_fenced(self):
         self.notes.append('fenced')
 
-    def note_chosen(self, replica_id):
+    def note_promoted(self, replica_id):
         self.notes.append(replica_id)
 
     def request(self):
@@ -153,7 +153,7 @@ class SuccessorsTest(base.BaseTestCase):
         self.assertTrue(self.successors.has_replicas(self.source.id))
         self.successors.take_over(record, self.store.now(), self)
         self.assertEqual(['volume'], self.fenced)
-        self.assertEqual(['confirmed', 'fenced', self.replica.id], self.notes)
+        self.assertEqual(['confirmed', 'fenced', 'confirmed', self.replica.id], self.notes)
         self.assertEqual((None, InstanceTasks.NONE), self.shown(self.replica))
         self.assertEqual((None, InstanceTasks.MIGRATING), self.shown(self.source))
         self.assertFalse(self.successors.has_replicas(self.source.id))

@@ -29,7 +29,7 @@ class TakeOverTest(base.BaseTestCase):
         self.assertIn(text, str(error))
         world.check_ended()
         self.assertEqual([], world.writers())
-        self.assertIsNone(world.chosen)
+        self.assertIsNone(world.promoted)
         self.assertFalse(world.servers[SOURCE].is_fenced)
         self.assertEqual({'one': SOURCE, 'two': SOURCE}, world.table)
         self.assertEqual({}, dict(world.faults))
@@ -38,7 +38,7 @@ class TakeOverTest(base.BaseTestCase):
         world = self.world
         world.take_over()
         world.check_source('one', ['two'])
-        self.assertEqual(('one', True), (world.chosen, world.is_noted_fenced))
+        self.assertEqual(('one', True), (world.promoted, world.is_noted_fenced))
         self.assertTrue(world.servers[SOURCE].is_fenced)
         self.assertEqual(['vm-source'], world.stopped)
         self.assertEqual({'two': 'one'}, world.table)
@@ -217,13 +217,16 @@ class TakeOverTest(base.BaseTestCase):
 
     def test_a_replica_that_disappears_when_it_is_to_accept_writes(self):
         world = self.world
-        note_chosen = world._note_chosen
+        changes, _operations = world.changes()
+        note = changes._deps.choices.note
 
         def disappear(replica_id):
-            note_chosen(replica_id)
+            note(replica_id)
             self.one.is_silent = True
 
-        world._note_chosen = disappear
+        changes._deps.choices.note = disappear
+        self.assertRaises(exceptions.NewSourceSilentError, world.take_over, changes)
+        # The next attempt finds it, too, if the taskmanager dies before it ends the failover.
         self.assertRaises(exceptions.NewSourceSilentError, world.take_over)
         self.assertEqual([], world.writers())
         self.assertEqual((None, 'one'), (world.sources['one'], world.sources['two']))
@@ -243,7 +246,7 @@ class TakeOverTest(base.BaseTestCase):
         self.assertEqual('MIGRATING', world.tasks[SOURCE])
         self.assertEqual('NONE', world.tasks['one'])
 
-    def test_a_choice_that_does_not_accept_writes_is_forgotten(self):
+    def test_a_choice_that_does_not_accept_writes_is_not_noted(self):
         """Otherwise a later attempt could take it for the source, if no replica is left."""
         world = self.world
         changes, _operations = world.changes()
@@ -253,8 +256,24 @@ class TakeOverTest(base.BaseTestCase):
 
         changes._deps.choices.note = fail
         self.assertRaises(exceptions.ServiceUnavailableError, world.take_over, changes)
-        self.assertIsNone(world.chosen)
+        self.assertIsNone(world.promoted)
         self.assertEqual([], world.writers())
+
+    def test_the_new_source_could_not_be_noted(self):
+        world = self.world
+        changes, _operations = world.changes()
+        note_promoted = world._note_promoted
+
+        def fail(_replica_id):
+            raise exceptions.ServiceUnavailableError('the database does not answer')
+
+        world._note_promoted = fail
+        self.assertRaises(exceptions.OperationUnfinishedError, world.take_over, changes)
+        self.assertEqual((SOURCE, ['one']), (world.sources['one'], world.writers()))
+        world._note_promoted = note_promoted
+        world.take_over(changes)
+        self.assertEqual('one', world.promoted)
+        world.check_source('one', ['two'])
 
     def test_another_worker_has_moved_the_volume_meanwhile(self):
         """A late fence would cut the new server off."""

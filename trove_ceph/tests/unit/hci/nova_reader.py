@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print a configuration file as Nova reads it, as JSON: run ``python -m`` with its path.
+"""Print configuration files as Nova reads them, each as a line of JSON: run it with ``python -m``.
 
-A process of its own, since Nova and Trove register different options of the same names.
+Their paths are lines of standard input. A process of its own, since Nova and Trove register
+different options of the same names; one for many files, since the import of Nova takes seconds.
 """
 
 import json
@@ -36,4 +37,5 @@ def read(path):
 
 
 if __name__ == '__main__':
-    print(json.dumps(read(sys.argv[1])))
+    for line in sys.stdin:
+        print(json.dumps(read(line.rstrip('\n'))), flush=True)

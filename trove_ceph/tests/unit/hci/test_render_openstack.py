@@ -41,6 +41,20 @@ esac
 class NovaTestCase(base.BaseTestCase):
     """The configuration of nova-compute."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reader = subprocess.Popen(
+            [sys.executable, '-W', 'ignore', '-m', READER],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # It ends at the end of its input.
+        cls.addClassCleanup(cls.reader.communicate)
+
     def setUp(self):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
@@ -49,15 +63,11 @@ class NovaTestCase(base.BaseTestCase):
         """Return the configuration as Nova reads it, and its sections."""
         path = self.directory / 'nova.conf'
         path.write_text(text)
-        done = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-m', READER, str(path)],
-            cwd=CHECKOUT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(0, done.returncode, done.stderr)
-        sections = json.loads(done.stdout)
+        print(path, file=self.reader.stdin, flush=True)
+        line = self.reader.stdout.readline()
+        if not line:
+            self.fail(self.reader.communicate()[1])
+        sections = json.loads(line)
         groups = {name: types.SimpleNamespace(**found) for name, found in sections.items()}
         return types.SimpleNamespace(**sections['DEFAULT'], **groups), sections
 

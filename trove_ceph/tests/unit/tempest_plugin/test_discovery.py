@@ -1,71 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the scenarios that Tempest discovers for a configuration."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-import fixtures
 from oslotest import base
 
 _PROJECT = Path(__file__).resolve().parents[4]
 # Run in a separate process: Tempest reads its configuration once, when its modules are imported.
 _LIST = """
 import importlib, json, sys, unittest
-module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{sys.argv[1]}')
 
 def ids(suite):
     for one in suite:
         yield from ids(one) if isinstance(one, unittest.TestSuite) else [one.id()]
 
-print(json.dumps(list(ids(unittest.defaultTestLoader.loadTestsFromModule(module)))))
+def load(name):
+    module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{name}')
+    return unittest.defaultTestLoader.loadTestsFromModule(module)
+
+print(json.dumps({name: list(ids(load(name))) for name in sys.argv[1:]}))
 """
 _RUN = """
-import importlib, sys, unittest
+import importlib, json, sys, unittest
 
-module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{sys.argv[1]}')
-suite = unittest.defaultTestLoader.loadTestsFromModule(module)
-result = unittest.TestResult()
-suite.run(result)
-print(len(result.errors), len(result.failures), *[reason for _, reason in result.skipped])
+def run(name):
+    module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{name}')
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
+    reasons = [reason for _, reason in result.skipped]
+    return [len(result.errors), len(result.failures), ' '.join(reasons)]
+
+print(json.dumps({name: run(name) for name in sys.argv[1:]}))
 """
+_LISTED = (
+    *('test_automatic_failover', 'test_backups', 'test_database', 'test_ejection'),
+    *('test_failover', 'test_hot_guests', 'test_move_host', 'test_replicas', 'test_semi_sync'),
+    'test_warm_guests',
+)
+#: Modules whose tests need more than volume types.
+_DEMANDING = (
+    *('test_backups', 'test_ejection', 'test_failover', 'test_move_host', 'test_semi_sync'),
+    'test_warm_guests',
+)
 
 
-class DiscoveryTest(base.BaseTestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
-
-    def _python(self, code, options, module='test_database'):
-        settings = ''.join(f'{name} = {value}\n' for name, value in options.items())
-        text = f'[DEFAULT]\nlog_file = {self.directory}/log\n[trove_ceph]\n{settings}'
-        (self.directory / 'tempest.conf').write_text(text)
+@functools.cache
+def _python(code, *modules, **options):
+    """Run code for modules with options of the plugin, once, since Tempest's import is slow."""
+    settings = ''.join(f'{name} = {value}\n' for name, value in options.items())
+    with tempfile.TemporaryDirectory() as directory:
+        text = f'[DEFAULT]\nlog_file = {directory}/log\n[trove_ceph]\n{settings}'
+        Path(directory, 'tempest.conf').write_text(text)
         environ = {
-            'TEMPEST_CONFIG_DIR': str(self.directory),
-            'XDG_CACHE_HOME': str(self.directory / 'cache'),
+            'TEMPEST_CONFIG_DIR': directory,
+            'XDG_CACHE_HOME': f'{directory}/cache',
             'PYTHONPATH': os.pathsep.join(
                 str(_PROJECT / name) for name in ('tempest_plugin', 'bench', '.')
             ),
         }
         result = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', code, module],
+            [sys.executable, '-W', 'ignore', '-c', code, *modules],
             env=dict(os.environ, **environ),
-            cwd=self.directory,
+            cwd=directory,
             text=True,
             capture_output=True,
         )
-        self.assertEqual(0, result.returncode, result.stderr)
-        return result.stdout.splitlines()[-1]
+    if result.returncode:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout.splitlines()[-1])
 
+
+class DiscoveryTest(base.BaseTestCase):
     def _classes(self, volume_types, module='test_database'):
         found = {}
-        options = {'volume_types': volume_types}
-        for test_id in json.loads(self._python(_LIST, options, module)):
+        for test_id in _python(_LIST, *_LISTED, volume_types=volume_types)[module]:
             class_name, _, name = test_id.partition('[')[0].rpartition('.')
             found.setdefault(class_name.rpartition('.')[2], []).append(name)
         return found
+
+    def _run(self, module, *modules, **options):
+        """Run the tests of a module, all of which are skipped, and return the reasons.
+
+        :param modules: those that other tests run with the same options, and the module
+        """
+        errors, failures, reasons = _python(_RUN, *(modules or [module]), **options)[module]
+        self.assertEqual((0, 0), (errors, failures))
+        return reasons
+
+    def _run_demanding(self, module):
+        return self._run(module, *_DEMANDING, volume_types='nvme')
 
     def test_first_volume_type_has_all_scenarios_and_deletion_runs_last(self):
         found = self._classes('nvme,hdd-2')
@@ -85,9 +114,7 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertIn('test_rebuilt_warm', names)
 
     def test_without_volume_types_all_are_skipped_with_the_reason(self):
-        errors, failures, *reason = self._python(_RUN, {}).split(maxsplit=2)
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertIn('[trove_ceph] volume_types is empty', reason[0])
+        self.assertIn('[trove_ceph] volume_types is empty', self._run('test_database'))
 
     def test_warm_guests_are_tested_with_the_operations_of_any_database(self):
         found = self._classes('nvme,hdd', 'test_warm_guests')
@@ -104,11 +131,8 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual('test_vanishes_when_deleted', names[-1])
 
     def test_warm_guests_are_skipped_without_their_command(self):
-        errors, failures, *reason = self._python(
-            _RUN, {'volume_types': 'nvme'}, 'test_warm_guests'
-        ).split(maxsplit=2)
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertIn('[trove_ceph] guests_command is not set', reason[0])
+        reasons = self._run_demanding('test_warm_guests')
+        self.assertIn('[trove_ceph] guests_command is not set', reasons)
 
     def test_hot_guests_are_tested_with_a_database_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_hot_guests')
@@ -118,11 +142,8 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual('test_vanishes_when_deleted', names[-1])
 
     def test_hot_guests_are_skipped_without_their_option(self):
-        errors, failures, *reason = self._python(
-            _RUN, {'volume_types': 'nvme', 'guests_command': 'true'}, 'test_hot_guests'
-        ).split(maxsplit=2)
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertIn('[trove_ceph] hot_guests and guests_command are not set', reason[0])
+        reasons = self._run('test_hot_guests', volume_types='nvme', guests_command='true')
+        self.assertIn('[trove_ceph] hot_guests and guests_command are not set', reasons)
 
     def test_backup_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_backups')
@@ -131,11 +152,8 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual('test_survives_its_instance', found['TestBackups_nvme'][-1])
 
     def test_backup_scenarios_are_skipped_without_backups_of_this_project(self):
-        errors, failures, *reason = self._python(
-            _RUN, {'volume_types': 'nvme'}, 'test_backups'
-        ).split(maxsplit=2)
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertIn('[trove_ceph] backups is not set', reason[0])
+        reasons = self._run_demanding('test_backups')
+        self.assertIn('[trove_ceph] backups is not set', reasons)
 
     def test_failover_scenarios_have_databases_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_failover')
@@ -143,11 +161,8 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual({f'Test{kind}_nvme' for kind in kinds}, set(found))
 
     def test_failover_scenarios_are_skipped_where_nothing_can_fail(self):
-        errors, failures, *reasons = self._python(
-            _RUN, {'volume_types': 'nvme'}, 'test_failover'
-        ).split(maxsplit=2)
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertEqual(5, reasons[0].count('[trove_ceph] server_command is not set'))
+        reasons = self._run_demanding('test_failover')
+        self.assertEqual(5, reasons.count('[trove_ceph] server_command is not set'))
 
     def test_automatic_failovers_have_databases_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_automatic_failover')
@@ -165,11 +180,8 @@ class DiscoveryTest(base.BaseTestCase):
             'host_command': 'false',
             'failing_host': 'compute-2',
         }
-        errors, failures, *reasons = self._python(_RUN, options, 'test_automatic_failover').split(
-            maxsplit=2
-        )
-        self.assertEqual(('0', '0'), (errors, failures))
-        self.assertEqual(3, reasons[0].count('[trove_ceph] manage_command is not set'))
+        reasons = self._run('test_automatic_failover', **options)
+        self.assertEqual(3, reasons.count('[trove_ceph] manage_command is not set'))
 
     def test_scenarios_that_let_a_server_fail_have_databases_of_their_own(self):
         for module, name in (
@@ -179,10 +191,8 @@ class DiscoveryTest(base.BaseTestCase):
         ):
             (tests,) = self._classes('nvme,hdd', module).items()
             self.assertEqual((f'{name}_nvme', 1), (tests[0], len(tests[1])))
-            self.assertIn(
-                '[trove_ceph] server_command is not set',
-                self._python(_RUN, {'volume_types': 'nvme'}, module),
-            )
+            reasons = self._run_demanding(module)
+            self.assertIn('[trove_ceph] server_command is not set', reasons)
 
     def test_replica_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_replicas')

@@ -11,7 +11,7 @@ import yaml
 
 from trove_ceph.doctor import bus, measurement
 from trove_ceph.storage_service import message_keys
-from trove_ceph.tests.functional import base, ceph, rabbitmq
+from trove_ceph.tests.functional import base, ceph, rabbitmq, workspace
 
 CONTENT = {
     'tiers': {
@@ -29,22 +29,13 @@ CHECKS = (
 TIMEOUT_SEC = 300
 
 
-class CephTest(base.FunctionalTestCase):
-    def setUp(self):
-        super().setUp()
-        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 3}, osd_gib=3)
-        self.addCleanup(self.cluster.try_tool, 'destroy')
-        self.cluster.create()
-        self.cluster.start()
-        self.cluster.apply(CONTENT)
-        self.cluster.mon_command('osd set-require-min-compat-client', version='mimic')
-
-    def _examine(self, *checks, content=CONTENT, conf=None):
+class DoctorTestCase(base.FunctionalTestCase):
+    def examine(self, conf, *checks, content=CONTENT):
         """Return the exit status, and the findings that are not ok, by check and object."""
         file = self.directory / 'doctor.yaml'
         file.write_text(yaml.safe_dump(content))
         command = [sys.executable, '-W', 'ignore', '-c', ceph.MANAGE, 'doctor', '-f', 'json']
-        command += ['--file', file, '--ceph-conf', conf or self.cluster.conf]
+        command += ['--file', file, '--ceph-conf', conf]
         for name in checks or CHECKS:
             command += ['--check', name]
         result = subprocess.run(
@@ -58,13 +49,40 @@ class CephTest(base.FunctionalTestCase):
         found = {(row['check'], row['object']): row for row in bad}
         return result.returncode, found
 
-    def _examine_until(self, *wanted):
-        """Examine until the findings are there; the time limit of a test bounds the wait."""
-        while True:
-            _, found = self._examine()
-            if set(wanted) <= found.keys():
-                return found
 
+class UnreachableCephTest(DoctorTestCase):
+    def test_unreachable_cluster(self):
+        conf = self.directory / 'nowhere.conf'
+        conf.write_text('[global]\nmon_host = 127.0.0.1:1\nkeyring = /dev/null\n')
+        status, found = self.examine(conf, 'health', 'fill')
+        self.assertEqual(3, status)
+        self.assertEqual({('health', 'Ceph'), ('fill', 'Ceph')}, found.keys())
+
+
+class CephTestCase(DoctorTestCase):
+    """Tests on a cluster of their own, which the tests of a class share."""
+
+    cluster = None
+
+    def setUp(self):
+        super().setUp()
+        if self.cluster is None:
+            type(self).cluster = self._create()
+
+    def _create(self):
+        cluster = ceph.Cluster(workspace.shared() / type(self).__name__, {'ssd': 3}, osd_gib=3)
+        self.addClassCleanup(cluster.try_tool, 'destroy')
+        cluster.create()
+        cluster.start()
+        cluster.apply(CONTENT)
+        cluster.mon_command('osd set-require-min-compat-client', version='mimic')
+        return cluster
+
+    def _examine(self, *checks, **options):
+        return self.examine(self.cluster.conf, *checks, **options)
+
+
+class CephTest(CephTestCase):
     def test_cluster_as_described_and_not(self):
         # A cluster of a test has one monitor, three OSDs for three copies, and few groups.
         status, found = self._examine()
@@ -103,19 +121,6 @@ class CephTest(base.FunctionalTestCase):
         self.assertEqual('min_size 1 of 3 copies', found['redundancy', 'pool data']['observed'])
         self.assertIn('lacks caps', found['caps', 'cephx user client.cinder']['observed'])
 
-    def test_lost_osd(self):
-        osd = next(name for name in self.cluster.pids() if name.startswith('osd.'))
-        os.kill(self.cluster.pids()[osd], signal.SIGKILL)
-        found = self._examine_until(('health', 'OSD_DOWN'), ('redundancy', 'pool data'))
-        self.assertIn('undersized', found['redundancy', 'pool data']['observed'])
-
-    def test_unreachable_cluster(self):
-        conf = self.directory / 'nowhere.conf'
-        conf.write_text('[global]\nmon_host = 127.0.0.1:1\nkeyring = /dev/null\n')
-        status, found = self._examine('health', 'fill', conf=conf)
-        self.assertEqual(3, status)
-        self.assertEqual({('health', 'Ceph'), ('fill', 'Ceph')}, found.keys())
-
     def test_measures_and_removes_its_image(self):
         target = measurement.Target(str(self.cluster.conf), 'admin', 'data')
         found = measurement.measure(target, 3, seconds=2, size_mib=64)
@@ -123,6 +128,21 @@ class CephTest(base.FunctionalTestCase):
         with self.cluster.pool('data') as context:
             names = [item.key for item in context.list_objects()]
         self.assertEqual([], [name for name in names if name.startswith(('rbd_id', 'rbd_data'))])
+
+
+class LostOsdTest(CephTestCase):
+    def _examine_until(self, *wanted):
+        """Examine until the findings are there; the time limit of a test bounds the wait."""
+        while True:
+            _, found = self._examine()
+            if set(wanted) <= found.keys():
+                return found
+
+    def test_lost_osd(self):
+        osd = next(name for name in self.cluster.pids() if name.startswith('osd.'))
+        os.kill(self.cluster.pids()[osd], signal.SIGKILL)
+        found = self._examine_until(('health', 'OSD_DOWN'), ('redundancy', 'pool data'))
+        self.assertIn('undersized', found['redundancy', 'pool data']['observed'])
 
 
 class MessageBusTest(base.FunctionalTestCase):

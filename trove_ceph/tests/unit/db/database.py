@@ -46,3 +46,18 @@ class Shared:
         if self._context is None:
             self._context = with_tables(f'{self._directory.name}/trove.sqlite')
         return emptied(self._context)
+
+    def rows(self):
+        """Return the rows of all our tables."""
+        with self._context.reader.get_engine().connect() as connection:
+            return [
+                (table, [row._asdict() for row in connection.execute(table.select())])
+                for table in tables.Base.metadata.sorted_tables
+            ]
+
+    def refill(self, rows):
+        """Replace all rows of our tables with earlier ones."""
+        with emptied(self._context).writer.get_engine().begin() as connection:
+            for table, found in rows:
+                if found:
+                    connection.execute(table.insert(), found)

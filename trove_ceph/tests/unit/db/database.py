@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database in a file, with the tables that the migrations create."""
 
+import functools
+import os
+import shutil
 import tempfile
+from unittest import mock
 
+import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
 
 from trove_ceph.db import migration, tables
+
+_FILE = 'trove.sqlite'
+
+
+class Pool(sa.pool.QueuePool):
+    """Any number of connections; to open a file and read its tables takes as long as their use."""
+
+    def __init__(self, creator, **options):
+        super().__init__(creator, **options | {'pool_size': 0})
 
 
 def facade(path):
@@ -13,14 +27,29 @@ def facade(path):
     context = enginefacade.transaction_context()
     # The tests do not need a durable database.
     context.configure(connection=f'sqlite:///{path}', max_retries=0, sqlite_synchronous=False)
+    # For files, oslo.db has no pool, and no option for one.
+    with mock.patch.object(sa.pool, 'NullPool', Pool):
+        context.writer.get_engine()
     return context
 
 
 def with_tables(path):
     """Return the database in a file, with all tables."""
+    if not os.path.exists(path):
+        return facade(shutil.copy(f'{_template().name}/{_FILE}', path))
     context = facade(path)
     migration.upgrade(context.writer.get_engine())
     return context
+
+
+@functools.cache
+def _template():
+    """Return a directory with a database to copy, since creating the tables takes long."""
+    directory = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
+    engine = facade(f'{directory.name}/{_FILE}').writer.get_engine()
+    migration.upgrade(engine)
+    engine.dispose()
+    return directory
 
 
 def emptied(context):
@@ -44,7 +73,7 @@ class Shared:
     def emptied(self):
         """Return the database without the rows of other worlds."""
         if self._context is None:
-            self._context = with_tables(f'{self._directory.name}/trove.sqlite')
+            self._context = with_tables(f'{self._directory.name}/{_FILE}')
         return emptied(self._context)
 
     def rows(self):

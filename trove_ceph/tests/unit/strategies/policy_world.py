@@ -3,11 +3,7 @@
 
 import dataclasses
 import datetime
-import functools
 import itertools
-import os
-import shutil
-import tempfile
 import uuid
 
 import fixtures
@@ -24,17 +20,6 @@ from trove_ceph.tests.unit.db import database
 PROJECT = 'project'
 MINUTE = datetime.timedelta(minutes=1)
 WORKER = claims.Claimant('worker')
-
-
-# Created once: it takes longer than most tests.
-_DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
-
-
-@functools.cache
-def template():
-    path = os.path.join(_DIRECTORY.name, 'trove.sqlite')
-    database.with_tables(path).writer.get_engine().dispose()
-    return path
 
 
 def instance(name, **facts):
@@ -145,7 +130,7 @@ class Struck:
 class World:
     def __init__(self, path):
         self.now = datetime.datetime(2026, 3, 1)
-        facade = database.facade(shutil.copy(template(), path))
+        facade = database.with_tables(path)
         self.records = backups.BackupStore(facade, lambda: self.now)
         self.policies = policies.PolicyStore(transactions.Transactions(facade, lambda: self.now))
         self.trove = FakeTrove(self)

@@ -30,6 +30,8 @@ class Writer(threading.Thread):
         self._server = server
         self.number = number
         self._ended = threading.Event()
+        self._may_write = threading.Event()
+        self._may_write.set()
         self.acknowledged = 0
         self.error = None
 
@@ -37,6 +39,7 @@ class Writer(threading.Thread):
         try:
             with self._server.connect() as connection, connection.cursor() as cursor:
                 while not self._ended.is_set():
+                    self._may_write.wait()
                     cursor.execute(
                         'INSERT INTO shop.orders (writer, number, note) VALUES (%s, %s, %s)',
                         (self.number, self.acknowledged + 1, 'x' * 200),
@@ -44,6 +47,15 @@ class Writer(threading.Thread):
                     self.acknowledged += 1
         except pymysql.MySQLError as error:
             self.error = error
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Write nothing meanwhile but the statement in flight."""
+        self._may_write.clear()
+        try:
+            yield
+        finally:
+            self._may_write.set()
 
     def end(self):
         self._ended.set()

@@ -307,7 +307,7 @@ class PowerCutTest(EntrypointTestCase):
         for number in range(1, MAX_COMMANDS, 4):
             volume = self.make_volume(f'v{number}')
             box = self.make_container(f'c{number}', volume=volume.path)
-            os.sync()
+            subprocess.run(['sync', '--file-system', str(volume.path)], check=True)
             box.start(halt_before=number)
             halted_before = box.wait_until_halted()
             volume.shut_down()

@@ -79,6 +79,10 @@ class FailuresTest(base.FunctionalTestCase):
             facts = self._patiently(lambda chosen=storage_: chosen.describe(self.image))
             self.assertEqual(64 * MIB, facts.size_bytes)
 
+    # It takes three minutes. The short suite has a dead monitor here, killed copies in
+    # test_storage_copies, a dead OSD in test_storage_disruptions, and OSDs that all stop in
+    # test_inspection_faults.
+    @base.long
     def test_dead_osds_in_the_middle_of_a_copy(self):
         self.key = self._key()
         client = self._connect(COPY_TIMEOUT_SEC)

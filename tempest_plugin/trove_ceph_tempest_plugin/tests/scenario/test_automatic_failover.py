@@ -122,8 +122,11 @@ class TakeOverScenario(AutomaticFailoverTestCase, replication.ReplicationTestCas
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a092')
     def test_replica_takes_over(self):
         """Commits wait for a replica, so no acknowledged one is lost; the other one follows it."""
+        # A replica in a pool with one copy, where a tier may place it, does not take over.
+        self.replicas.set_policy(
+            self.instance_id, semi_sync=True, replica_volume_type=self.volume_type
+        )
         found = self.create_replicas(count=2)
-        self.replicas.set_policy(self.instance_id, semi_sync=True)
         self.wait_until_commits_wait()
         commits, timeout_sec = replication.COMMITS, replication.COMMITS_TIMEOUT_SEC
         with self.start_ledger() as entries:

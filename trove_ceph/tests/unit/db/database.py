@@ -13,6 +13,8 @@ from oslo_db.sqlalchemy import enginefacade
 from trove_ceph.db import migration, tables
 
 _FILE = 'trove.sqlite'
+# Created at import, so that it is removed after the files of the tests, and not with those of one.
+_DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
 
 
 class Pool(sa.pool.QueuePool):
@@ -36,7 +38,7 @@ def facade(path):
 def with_tables(path):
     """Return the database in a file, with all tables."""
     if not os.path.exists(path):
-        return facade(shutil.copy(f'{_template().name}/{_FILE}', path))
+        return facade(shutil.copy(_template(), path))
     context = facade(path)
     migration.upgrade(context.writer.get_engine())
     return context
@@ -44,12 +46,12 @@ def with_tables(path):
 
 @functools.cache
 def _template():
-    """Return a directory with a database to copy, since creating the tables takes long."""
-    directory = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
-    engine = facade(f'{directory.name}/{_FILE}').writer.get_engine()
+    """Return the path of a database to copy, since creating the tables takes long."""
+    path = f'{_DIRECTORY.name}/{_FILE}'
+    engine = facade(path).writer.get_engine()
     migration.upgrade(engine)
     engine.dispose()
-    return directory
+    return path
 
 
 def emptied(context):

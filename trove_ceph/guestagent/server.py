@@ -4,6 +4,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import docker
 import pymysql
@@ -314,7 +315,7 @@ def lock_wait(cursor: pymysql.cursors.Cursor, wait_sec: int, locked: str) -> Ite
         raise
 
 
-def _do_not_encrypt(_dialect, _record, _arguments, options) -> None:
+def _do_not_encrypt(_dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
     options.update(_UNENCRYPTED)
 
 

@@ -69,6 +69,7 @@ class App:
             'Source_Host': '192.0.2.1',
             'Source_User': 'slave_0123456789',
             'Source_UUID': 'source-uuid',
+            'Source_Log_File': 'binlog.000001',
             'Replica_IO_Running': 'Yes',
             'Replica_SQL_Running': 'Yes',
             'Last_IO_Errno': 0,

@@ -89,6 +89,22 @@ class FollowingTest(ReplicationTestCase):
         self.assertIn('Connection refused', str(error))
         self.assertEqual(replication.CONNECT_TIMEOUT_SEC, self.now)
 
+    def test_source_refuses_right_after_the_connection(self):
+        """The receiver runs for some milliseconds, without a position in a binary log."""
+        self.app.follow(Source_Log_File='')
+        self.app.super_read_only = 1
+        channel = self.app.channel
+
+        def refuse(seconds):
+            self.sleep(seconds)
+            channel.update(Last_IO_Error='Got fatal error 1236', Replica_IO_Running='No')
+
+        strategy = replication.CloneReplication(lambda: self.now, refuse)
+        error = self.assertRaises(
+            exceptions.ServerFailedError, strategy.connect_to_master, self.app, CONTEXT
+        )
+        self.assertIn('Got fatal error 1236', str(error))
+
     def _without_start(self, rows):
         return lambda statement: [] if statement == 'START REPLICA' else rows(statement)
 

@@ -47,6 +47,8 @@ def overwrite_orders(data):
 
 class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
     mode = verification.NAMESPACES
+    #: Enough to recover a small database, on a busy machine too.
+    recovery_sec = 30
 
     def setUp(self):
         super().setUp()
@@ -225,7 +227,7 @@ class Contract:
         )
         self.assert_nothing_left(self.work('backup'))
         # The limit passes when the tables are checked; opening the clone is not affected.
-        limit_sec = 30
+        limit_sec = self.recovery_sec
         deadline = time.monotonic() + limit_sec
 
         def linger(phase, *_):
@@ -435,6 +437,8 @@ class VerificationTest(Contract, VerificationTestCase):
 class VirtualMachineTest(Contract, VerificationTestCase):
     mode = verification.VM
     isolation = 'vm (tcg)'
+    # An emulated machine boots first.
+    recovery_sec = 150
 
     def test_only_qemu_has_the_ceph_key(self):
         self.make_sound_backup()

@@ -283,8 +283,7 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         while True:
             with contextlib.closing(service.open_connection(_TIMEOUT_SEC)) as connection:
                 status = replication_status.read(connection)
-                is_sent = _is_sent(connection)
-            if is_sent and status['io_state'] == status['sql_state'] == 'ON':
+            if status['io_state'] == status['sql_state'] == 'ON' and _is_sent(service):
                 return
             reason = status['io_error'] or status['sql_error']
             has_given_up = bool(reason) and 'OFF' in (status['io_state'], status['sql_state'])
@@ -330,17 +329,14 @@ def _find_channel(service: server.MySqlServer) -> dict[str, Any] | None:
         return cursor.fetchone()
 
 
-def _is_sent(connection: pymysql.connections.Connection) -> bool:
+def _is_sent(service: server.MySqlServer) -> bool:
     """Return whether the source has begun to send a binary log to a server that was told to follow.
 
     Before, the receiver runs for some milliseconds even if the source refuses it, for instance
     since it has purged binary logs.
     """
-    with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-        cursor.execute('SHOW REPLICA STATUS')
-        channel = cursor.fetchone() or {}
     # The change of the source has emptied it.
-    return bool(channel.get('Source_Log_File'))
+    return bool((_find_channel(service) or {}).get('Source_Log_File'))
 
 
 def _start(service: server.MySqlServer, cursor: pymysql.cursors.Cursor) -> None:

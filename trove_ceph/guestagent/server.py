@@ -202,7 +202,7 @@ class MySqlServer(service.MySqlApp):
                 return not cursor.fetchone()[0]
         except pymysql.MySQLError as error:
             LOG.debug('The server does not accept the client: %s', error)
-            return if_refused and error.args[:1] in [(code,) for code in _SERVES_OTHERS]
+            return if_refused and bool(error.args) and error.args[0] in _SERVES_OTHERS
         except (exception.TroveError, exception.ProcessExecutionError) as error:
             LOG.debug('The password of the account of Trove cannot be read: %s', error)
             return False

@@ -15,7 +15,7 @@ from trove.guestagent.datastore import service as base_service
 from trove.guestagent.utils import docker as docker_util
 from trove.instance import service_status
 
-#: What the health of a container needs to become bad after that long in Trove's own configuration.
+#: After about this time, docker would call the container unhealthy with Trove's own settings.
 CRASHED_AFTER_SEC = 40
 
 _RUNNING = 'running'
@@ -53,14 +53,15 @@ class ServerStatus(base_service.BaseDbStatus):
     def get_actual_db_status(self):
         """Return the status of the server."""
         state = docker_util.get_container_status(self.docker_client)
+        if state != _RUNNING:
+            self._silent_since = None
+            return _OTHERS.get(state, service_status.ServiceStatuses.UNKNOWN)
         # While an instance is created, the server that refuses may be the one without a network
         # which prepares the database.
-        is_silent = state == _RUNNING and not self._accepts_clients(bool(self.is_installed))
-        if not is_silent:
+        if self._accepts_clients(bool(self.is_installed)):
             self._silent_since = None
-        if state != _RUNNING:
-            return _OTHERS.get(state, service_status.ServiceStatuses.UNKNOWN)
-        return self._status_of_silence() if is_silent else service_status.ServiceStatuses.HEALTHY
+            return service_status.ServiceStatuses.HEALTHY
+        return self._status_of_silence()
 
     def _status_of_silence(self):
         now = self._clock()

@@ -25,6 +25,9 @@ INTERVAL_SEC = 30
 #: The server of the source, and another one.
 SERVER = '3e11fa47-71ca-11e1-9e33-c80aa9429562'
 OTHER_SERVER = 'aaaaaaaa-71ca-11e1-9e33-c80aa9429562'
+#: Values of the status of a replica that does not execute, and an error of Ceph.
+STOPPED = {'sql_state': ThreadState.OFF, 'sql_error_number': 1062, 'sql_error': 'Duplicate'}
+UNREACHABLE = exceptions.CephUnreachableError('no answer')
 _DATABASE = database.Shared()
 
 

@@ -8,15 +8,13 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Cause, ReplicaState, Requester
-from trove_ceph.strategies.replication.replication_types import ThreadState
 from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage
 from trove_ceph.tests.unit.strategies.replication_watch_world import (
+    STOPPED,
+    UNREACHABLE,
     WatcherTestCase,
     executed,
 )
-
-STOPPED = {'sql_state': ThreadState.OFF, 'sql_error_number': 1062, 'sql_error': 'Duplicate'}
-UNREACHABLE = exceptions.CephUnreachableError('no answer')
 
 
 class LookTest(WatcherTestCase):

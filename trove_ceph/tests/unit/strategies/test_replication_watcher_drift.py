@@ -13,12 +13,11 @@ from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage
 from trove_ceph.tests.unit.db.replacement_helpers import DELETING, MIGRATING
 from trove_ceph.tests.unit.strategies.replication_watch_world import (
     OTHER_SERVER,
+    STOPPED,
+    UNREACHABLE,
     WatcherTestCase,
     executed,
 )
-
-STOPPED = {'sql_state': ThreadState.OFF, 'sql_error_number': 1062, 'sql_error': 'Duplicate'}
-UNREACHABLE = exceptions.CephUnreachableError('no answer')
 
 
 class DriftTest(WatcherTestCase):

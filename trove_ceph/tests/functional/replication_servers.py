@@ -10,13 +10,14 @@ import threading
 import fixtures
 import pymysql
 
-from trove_ceph import waiting
+from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import (
     persisted_options,
     read_only,
     replication,
     replication_status,
     restored_server,
+    semi_sync,
     server_config,
 )
 from trove_ceph.tests.functional import base, mysqld
@@ -124,11 +125,44 @@ class App:
                 raise AssertionError(f'{expected} not within {TIMEOUT_SEC} s: {status}')
 
 
+class Guest:
+    """The guest agent of a server, with the calls of the taskmanager's client."""
+
+    def __init__(self, app, strategy):
+        self._verbs = {
+            'get_replication_status': app.status,
+            'get_replica_context': lambda replica_id: strategy.get_replica_context(
+                app, None, replica_id
+            ),
+            'drop_replication_users': lambda kept: strategy.drop_users(app, list(kept)),
+            'make_read_only': lambda read_only: strategy.make_read_only(app, read_only),
+            'wait_for_gtid': lambda gtids, wait_sec: strategy.wait_for_gtid(app, gtids, wait_sec),
+            'stop_receiving': lambda: strategy.stop_receiving(app),
+            'attach_replica': lambda context: strategy.enable_as_slave(app, context, ''),
+            'detach_replica': lambda for_failover: strategy.detach_slave(app, for_failover),
+            'enable_as_master': lambda: strategy.enable_as_master(app, ''),
+            'set_semi_sync': lambda *sides: semi_sync.switch(app, *sides),
+        }
+
+    def __getattr__(self, verb):
+        def call(*arguments, **named):
+            try:
+                return self._verbs[verb](*arguments, **named)
+            except (pymysql.MySQLError, exceptions.TroveCephError) as error:
+                raise exceptions.GuestUnavailableError(f'{verb}: {error}') from error
+
+        return call
+
+
 class ReplicationTestCase(base.FunctionalTestCase):
     """Base class of tests with the guest's strategy for replicas.
 
     :ivar source: a server that runs
+    :ivar options: of all servers
     """
+
+    app_class = App
+    options = {'performance_schema': 'ON'}
 
     def setUp(self):
         super().setUp()
@@ -148,16 +182,27 @@ class ReplicationTestCase(base.FunctionalTestCase):
         volume = self.directory / f'{name}v'
         volume.mkdir()
         server = mysqld.durable_server(volume, self.directory / name, server_id)
-        server.options['performance_schema'] = 'ON'
+        server.options |= self.options
         self.addCleanup(server.stop)
-        return App(server)
+        return self.app_class(server)
 
-    def clone_to(self, replica, replica_id):
-        """Start a replica on a clone of the running source, and have it follow."""
-        copy_running(self.source.server, replica.server.volume)
+    def clone_to(self, replica, replica_id, source=None):
+        """Start a replica on a clone of a running source, and have it follow.
+
+        :param source: None: the first one
+        """
+        source = source or self.source
+        copy_running(source.server, replica.server.volume)
         start_clone(replica)
-        context = self.strategy.get_replica_context(self.source, None, replica_id)
+        context = self.strategy.get_replica_context(source, None, replica_id)
         self.strategy.connect_to_master(replica, context)
+
+    def move(self, app, is_replica, **semi_sync_options):
+        """Start a server that was killed as on a new machine, where only its volume is left."""
+        app.configuration_manager = Configuration()
+        replication.configure(app, is_replica, semi_sync_options or None)
+        app.start()
+        self.strategy.follow_under_own_identity(app)
 
     def catch_up(self, source, replica):
         """Wait until a replica has executed what its source has."""

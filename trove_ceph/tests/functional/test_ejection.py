@@ -8,8 +8,6 @@ the real servers answer.
 import datetime
 import types
 
-import pymysql
-
 from trove_ceph import exceptions, steps, waiting
 from trove_ceph.guestagent import replication_user
 from trove_ceph.mysql.gtid import GtidSet
@@ -27,34 +25,6 @@ CREATE DATABASE shop
 CREATE TABLE shop.orders (number INT PRIMARY KEY AUTO_INCREMENT, note TEXT)
 SET PERSIST max_connections = 77
 """.strip()
-
-
-class Guest:
-    """The guest agent of a server, with the calls of the taskmanager's client."""
-
-    def __init__(self, app, strategy):
-        self._verbs = {
-            'get_replication_status': app.status,
-            'get_replica_context': lambda replica_id: strategy.get_replica_context(
-                app, None, replica_id
-            ),
-            'drop_replication_users': lambda kept: strategy.drop_users(app, list(kept)),
-            'make_read_only': lambda read_only: strategy.make_read_only(app, read_only),
-            'wait_for_gtid': lambda gtids, wait_sec: strategy.wait_for_gtid(app, gtids, wait_sec),
-            'stop_receiving': lambda: strategy.stop_receiving(app),
-            'attach_replica': lambda context: strategy.enable_as_slave(app, context, ''),
-            'detach_replica': lambda for_failover: strategy.detach_slave(app, for_failover),
-            'enable_as_master': lambda: strategy.enable_as_master(app, ''),
-        }
-
-    def __getattr__(self, verb):
-        def call(*arguments, **named):
-            try:
-                return self._verbs[verb](*arguments, **named)
-            except (pymysql.MySQLError, exceptions.TroveCephError) as error:
-                raise exceptions.GuestUnavailableError(f'{verb}: {error}') from error
-
-        return call
 
 
 class Volumes(source_services.Volumes):
@@ -102,7 +72,9 @@ class EjectionTest(replication_servers.ReplicationTestCase):
 
     def eject(self, take_over=None, **limits):
         world, noted, powered_off = self.world, [], []
-        guests = {name: Guest(app, self.strategy) for name, app in self.apps.items()}
+        guests = {
+            name: replication_servers.Guest(app, self.strategy) for name, app in self.apps.items()
+        }
         rows = source_services.Rows(world)
         deps = source_dependencies.SourceDependencies(
             rows=rows,

@@ -9,7 +9,7 @@ from concurrent import futures
 import pymysql
 
 from trove_ceph import exceptions, waiting
-from trove_ceph.guestagent import persisted_options, read_only, replication, semi_sync
+from trove_ceph.guestagent import persisted_options, read_only, semi_sync
 from trove_ceph.tests.functional import base, replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
@@ -245,33 +245,26 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         received = self.replica.status()['gtid_received']
         self.assertEqual(((1,),), self.source.query(subset, executed, received))
 
-    def _move(self, app, is_replica, **semi_sync_options):
-        """Start a server that was killed as on a new machine, where only its volume is left."""
-        app.configuration_manager = replication_servers.Configuration()
-        replication.configure(app, is_replica, semi_sync_options or None)
-        app.start()
-        self.strategy.follow_under_own_identity(app)
-
     def test_servers_that_are_moved_replicate_again(self):
         self._clone()
         uuids = [app.value('@@server_uuid') for app in (self.source, self.replica)]
         with replication_servers.Writer(self.source) as writer:
             writer.wait_for_rows(20)
             self.source.server.kill()
-        self._move(self.source, is_replica=False)
+        self.move(self.source, is_replica=False)
         self.replica.wait_for_status(io_state='ON', sql_state='ON')
         with self._load(self.source):
             self.replica.server.kill()
-            self._move(self.replica, is_replica=True)
+            self.move(self.replica, is_replica=True)
             self._refused(self.replica, 'CREATE DATABASE errant')
             self.assertEqual('OFF', self.replica.value('@@event_scheduler'))
         self.replica.wait_for_status(io_state='ON', sql_state='ON')
         # Their host has failed.
         for app in (self.source, self.replica):
             app.server.kill()
-        self._move(self.replica, is_replica=True)
+        self.move(self.replica, is_replica=True)
         self.replica.wait_for_status(io_state='CONNECTING', sql_state='ON')
-        self._move(self.source, is_replica=False)
+        self.move(self.source, is_replica=False)
         self.replica.wait_for_status(io_state='ON', sql_state='ON')
         with self._load(self.source):
             pass
@@ -303,11 +296,11 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         self._switch_on(LONG_MS)
         for app in (self.source, self.replica):
             app.server.kill()
-        self._move(self.source, False, as_source=True, as_replica=False, timeout_ms=SHORT_MS)
+        self.move(self.source, False, as_source=True, as_replica=False, timeout_ms=SHORT_MS)
         self.assertEqual('ON', self._counter('status'))
         self._insert('not received')
         self.assertEqual(((0, 1), 'OFF'), (self._commits(), self._counter('status')))
-        self._move(self.replica, True, as_source=False, as_replica=True, timeout_ms=SHORT_MS)
+        self.move(self.replica, True, as_source=False, as_replica=True, timeout_ms=SHORT_MS)
         self._wait_for_acknowledgement()
         semi_sync.switch(self.source, True, False, LONG_MS)
         self._insert('received')

@@ -85,9 +85,23 @@ class World:
                 server.received |= source.executed
             server.execute(self.now)
 
+    def clock(self):
+        return self.now
+
     def sleep(self, seconds):
         self.now += seconds
         self.live()
+
+    # The services that a subclass may have in reality.
+
+    def agents(self):
+        return source_services.Agents(self)
+
+    def volumes(self):
+        return source_services.Volumes(self)
+
+    def nova(self):
+        return source_services.Servers(self)
 
     # The taskmanager.
 
@@ -110,18 +124,19 @@ class World:
             lambda seconds: deps.deadline(seconds),
         )
         choices = source_changes.Choices(self.store, claimant, operations.finish)
+        nova = client(self.nova(), 'nova')
         deps = SourceDependencies(
             rows=client(source_services.Rows(self), 'rows'),
-            agents=client(source_services.Agents(self), 'agents'),
+            agents=client(self.agents(), 'agents'),
             replicas=client(source_services.Replicas(self), 'replicas'),
-            volumes=client(source_services.Volumes(self), 'volumes'),
+            volumes=client(self.volumes(), 'volumes'),
             choices=choices,
             find_task=self.other_tasks.get,
             is_blocked=self.blocked.__contains__,
-            stop_server=client(source_services.Servers(self), 'nova').stop,
-            is_server_off=client(source_services.Servers(self), 'nova').is_off,
-            find_ram_mib=client(source_services.Servers(self), 'nova').find_ram_mib,
-            clock=lambda: self.now,
+            stop_server=nova.stop,
+            is_server_off=nova.is_off,
+            find_ram_mib=nova.find_ram_mib,
+            clock=self.clock,
             sleep=self.sleep,
         )
         work = source_work.SourceWork(deps, operations, self.store, beating)
@@ -181,15 +196,19 @@ class World:
 
     def check_ended(self):
         """Check that nothing is left to do, and that no acknowledged commit is lost."""
+        self.check_nothing_left()
+        for name in self.writers():
+            if not self.acknowledged <= self.servers[name].executed:
+                missing = self.acknowledged - self.servers[name].executed
+                raise AssertionError(f'{name} lacks {missing}')
+
+    def check_nothing_left(self):
+        """Check that no operation is under way."""
         if self.broken:
             raise self.broken[0]
         under_way = {'PROMOTING', 'EJECTING', 'DETACHING'} & set(self.tasks.values())
         if under_way or self.store.rows:
             raise AssertionError(f'not ended: {self.tasks}, {self.store.rows}')
-        for name in self.writers():
-            if not self.acknowledged <= self.servers[name].executed:
-                missing = self.acknowledged - self.servers[name].executed
-                raise AssertionError(f'{name} lacks {missing}')
 
     def check_source(self, name, followers):
         """Check that a server is the source of others, in Trove and in fact."""

@@ -175,6 +175,9 @@ class Ejection:
         """Have a source that is alive after all end its work, so that nothing is missing."""
         self._known = self._deps.replicas.last_known(self._source.instance_id)
         agents, source_id = self._deps.agents, self._source.instance_id
+        if self._is_powered_off():
+            LOG.info('Source %s: its server is powered off', source_id)
+            return
         try:
             self._has_begun = True
             # The status has a short time limit, and a dead source does not answer.
@@ -189,6 +192,15 @@ class Ejection:
                 group.wait_until_executed(self._deps, replica_id, self._known)
             except exceptions.GuestUnavailableError as error:
                 LOG.warning('Replica %s: does not answer: %s', replica_id, error)
+
+    def _is_powered_off(self) -> bool:
+        if self._source.server_id is None:
+            return True
+        try:
+            return self._deps.is_server_off(self._source.server_id)
+        except exceptions.ServiceUnavailableError as error:
+            LOG.warning('Server %s: Nova does not answer: %s', self._source.server_id, error)
+            return False
 
     def _go_back(self) -> None:
         agents, source_id = self._deps.agents, self._source.instance_id

@@ -23,6 +23,7 @@ class Agents:
         server = self._world.servers.get(name)
         is_up = server and not server.is_down and not server.is_fenced
         if not is_up or server.is_silent or name in self._world.deleted:
+            self._world.waits.append(name)
             raise exceptions.GuestUnavailableError(f'guest agent of instance {name}: no answer')
         return server
 

@@ -61,8 +61,8 @@ class World:
         self.acknowledged = GtidSet()
         self.writes = True
         self.may_have_two_writers = False
-        #: Long requests to agents that did not answer: a taskmanager waits for minutes.
-        self.long_waits = []
+        #: The requests to agents that did not answer; for the long ones a taskmanager waits minutes.
+        self.waits, self.long_waits = [], []
         self.store = Store()
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None

@@ -45,6 +45,20 @@ class EjectionTest(base.BaseTestCase):
         self.assertEqual({'two': 'one'}, self.world.table)
         self.assertEqual({'one'}, self.world.flattened)
 
+    def test_a_source_whose_server_is_powered_off(self):
+        """Nobody waits for the agent in it."""
+        self.kill_source()
+        self.world.off_at[f'vm-{SOURCE}'] = self.world.now
+        self.eject()
+        self.check_ejected()
+        self.assertEqual([], self.world.waits)
+
+    def test_a_source_of_whose_server_nova_says_nothing(self):
+        self.world.down.add('nova')
+        self.eject()
+        self.world.check_source('one', ['two'])
+        self.assertIn('No transaction is known to be missing', self.world.faults['one'][-1])
+
     def test_a_source_that_lives(self):
         """It ends its work, and no commit is lost."""
         self.eject()

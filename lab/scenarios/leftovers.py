@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leftovers of interrupted runs in the cloud."""
 
+import contextlib
 import time
 
 import cloud
+from troveclient.apiclient import exceptions as trove_errors
 from troveclient.v1 import client as trove_client
 
 # The prefix of all names that trove-tempest-plugin's base class uses.
@@ -28,7 +30,9 @@ def remove(trove, sleep=time.sleep) -> list[str]:
     for kind in (_backups, _replicas, _instances):
         found = kind(trove)
         for one, delete in found:
-            delete(one.id)
+            # A deletion that an earlier run requested may end meanwhile.
+            with contextlib.suppress(trove_errors.NotFound):
+                delete(one.id)
             removed.append(one.name)
         waited = 0
         while found and kind(trove) and waited < TIMEOUT_SEC:

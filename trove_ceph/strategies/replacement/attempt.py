@@ -132,7 +132,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         assert self.record.volume_id is not None
         self.deps.volumes.fence(self.record.volume_id, self.confirm_claim)
         self.detach(server_ids)
-        self._free_ports()
+        self.deps.network.free(self.record.port_ids)
 
     def detach(self, server_ids: Collection[str]) -> None:
         """Return when the volume is attached to no server.
@@ -152,14 +152,12 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         if error is not None:
             raise error
 
-    def _free_ports(self) -> None:
-        for port_id in self.record.port_ids:
-            try:
-                self.deps.network.free([port_id])
-            except exceptions.PortGoneError as error:
-                LOG.warning('%s: continues without a port: %s', self.record, error)
-                lost = f'port {port_id} was deleted meanwhile, so its addresses are lost'
-                self.note(
-                    port_ids=tuple(one for one in self.record.port_ids if one != port_id),
-                    reason='; '.join(filter(None, [self.record.reason, lost])),
-                )
+    def drop_gone_ports(self) -> None:
+        """Continue without the ports that do not exist any more, which no server could have."""
+        for port_id in self.deps.network.find_gone(self.record.port_ids):
+            lost = f'port {port_id} was deleted meanwhile, so its addresses are lost'
+            LOG.warning('%s: %s', self.record, lost)
+            self.note(
+                port_ids=tuple(one for one in self.record.port_ids if one != port_id),
+                reason='; '.join(filter(None, [self.record.reason, lost])),
+            )

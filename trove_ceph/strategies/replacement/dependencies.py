@@ -181,8 +181,11 @@ class Network(Protocol):
     def free(self, port_ids: Collection[str]) -> None:
         """Unbind ports from servers that are deleted, so that another one can have them.
 
-        :raises PortGoneError: a port does not exist any more
+        Do nothing for those that do not exist.
         """
+
+    def find_gone(self, port_ids: Collection[str]) -> Sequence[str]:
+        """Return those of some ports that do not exist any more."""
 
     def create_management_port(self, record: ReplacementRecord) -> str:
         """Return the management port of the server that is booted for a replacement; idempotent."""

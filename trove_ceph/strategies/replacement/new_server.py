@@ -131,6 +131,7 @@ class NewServer:
         guest = self._claim()
         if guest is None:
             return False
+        self._attempt.drop_gone_ports()
         request = deps.instances.bind_request(self._attempt.record)
         deps.agents.forget_old(record.instance_id)
         self._attempt.note(
@@ -187,6 +188,7 @@ class NewServer:
 
     def _request_boot(self) -> str:
         deps = self._attempt.deps
+        self._attempt.drop_gone_ports()
         deps.agents.forget_old(self._attempt.record.instance_id)
         port_id = deps.network.create_management_port(self._attempt.record)
         self._attempt.note(new_management_port_id=port_id, chosen_at=deps.store.now())

@@ -140,15 +140,15 @@ class Servers:
         world = self._world
         world.at('is about to boot')
         assert record.image_id
-        if world.attached or record.new_management_port_id not in world.ports:
-            raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}')
+        ports = (*record.port_ids, record.new_management_port_id)
+        if world.attached or not world.ports.keys() >= set(ports):
+            raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}, or is gone')
         server_id = world.new_id('server-booted')
         world.requested_hosts.append(host)
         host = host or world.chosen_host
         server = Server(server_id, host, 'BUILD', replacement_id=record.replacement_id)
         server.boot_looks = world.boot_looks
         world.servers[server_id] = server
-        ports = (*record.port_ids, record.new_management_port_id)
         if any(world.ports[one].device for one in ports):
             server.status, server.fault = 'ERROR', _IN_USE
         elif world.boot_errors > 0 or host in world.full_hosts:
@@ -183,12 +183,13 @@ class Network:
                 self._world.ports[port_id].is_up = False
 
     def free(self, port_ids):
-        for port_id in port_ids:
-            if port_id not in self._world.ports:
-                raise exceptions.PortGoneError(f'port {port_id} is gone')
+        for port_id in set(port_ids) - set(self.find_gone(port_ids)):
             port = self._world.ports[port_id]
             assert port.device not in self._world.servers, 'a port was taken from a server'
             port.device = None
+
+    def find_gone(self, port_ids):
+        return [one for one in port_ids if one not in self._world.ports]
 
     def create_management_port(self, record):
         found = self.find_created(record)
@@ -286,9 +287,10 @@ class Guests:
         for port_id in request.port_ids:
             check()
             world.at('is about to attach a port')
-            if world.ports[port_id].device or server.server_id not in world.servers:
-                raise exceptions.ServiceUnavailableError('the port is attached, or the server gone')
-            world.ports[port_id].device = server.server_id
+            port = world.ports.get(port_id)
+            if port is None or port.device or server.server_id not in world.servers:
+                raise exceptions.ServiceUnavailableError('the port is in use, or one of both gone')
+            port.device = server.server_id
         world.at_bind(2)
         if world.bind_errors > 0:
             world.bind_errors -= 1

@@ -10,7 +10,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind, ReplacementState
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import replacement_world
+from trove_ceph.tests.unit.strategies import replacement_cloud, replacement_world
 from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD
 from trove_ceph.tests.unit.strategies.world import Strike
 
@@ -215,6 +215,21 @@ class DeletionTest(AtEachRequestCase):
             self.assertIs(ReplacementState.CANCELED, record.state)
             world.delete_instance()
             world.check_deleted()
+
+
+class PortDeletionTest(AtEachRequestCase):
+    """The tenant deletes a port of the instance at any moment."""
+
+    def test_one_of_two_deleted_at_each_request(self):
+        self.at_each_request(lambda world: world.ports.pop('port-2'), self.check)
+
+    def check(self, world, strike):
+        world.ports['port-2'] = replacement_cloud.Port('instance', OLD)
+        record, _error = world.finish(strike)
+        if not strike.struck:
+            self.assertEqual(('port-instance', 'port-2'), record.port_ids)
+            del world.ports['port-2']
+        world.check_completed()
 
 
 class PromotionTest(AtEachRequestCase):

@@ -112,9 +112,10 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
         changes = [one for one in self.cloud.requests if one[0] == 'PUT']
         self.assertEqual(1, len(changes))
 
-    def test_reports_a_port_that_a_tenant_has_deleted(self):
-        error = self.assertRaises(exceptions.PortGoneError, self.ports.free, ['gone'])
-        self.assertIn('port gone does not exist any more', str(error))
+    def test_ports_that_a_tenant_has_deleted(self):
+        self.assertEqual(['gone'], self.ports.find_gone(['gone', 'first']))
+        self.ports.free(['gone', 'first'])
+        self.assertEqual('', self.cloud.ports['first']['device_id'])
 
     def test_creates_one_management_port(self):
         """Trove finds it by its name when it deletes the instance."""
@@ -150,6 +151,7 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
             (self.ports.find_ports, RECORD),
             (self.ports.cut_off, ['agent']),
             (self.ports.free, ['first']),
+            (self.ports.find_gone, ['first']),
             (self.ports.create_management_port, RECORD),
             (self.ports.delete, ['agent']),
         ):

@@ -79,9 +79,21 @@ class ReplacementServers:
                 'trove-taskmanager is on, expected off: a server that boots from a volume is not '
                 'replaced; evacuate it in Nova'
             )
-        with translated(f'{record}: finding its flavor, image and zone'):
+        with translated(f'{record}: finding its flavor and zone'):
             self._check_flavor(record)
-            return ServerNeeds(self._find_zone(record), self._find_image(record))
+            zone = self._find_zone(record)
+        return ServerNeeds(zone, self.find_image(record))
+
+    def find_image(self, record: ReplacementRecord) -> str:
+        """Return the guest image of the datastore version, as Glance has it now.
+
+        :raises ReplacementRefusedError: it does not exist, or says that its agent is of an earlier
+            release
+        """
+        with translated(f'{record}: finding its guest image'):
+            image_id = self._find_image(record)
+            self._check_agent(record, image_id)
+            return image_id
 
     def request_deletion(self, server_id: str, since: datetime.datetime | None) -> None:
         """Request the deletion of a server; idempotent.
@@ -177,7 +189,6 @@ class ReplacementServers:
                 f'instance {record.instance_id}: there is no guest image of its datastore version '
                 f'{version.name}; an operator can register one'
             )
-        self._check_agent(record, str(found))
         return str(found)
 
     def _check_agent(self, record: ReplacementRecord, image_id: str) -> None:

@@ -137,6 +137,12 @@ class Servers(Protocol):
         :raises ReplacementRefusedError: the flavor or the guest image does not exist
         """
 
+    def find_image(self, record: ReplacementRecord) -> str:
+        """Return the guest image of the datastore version, as Glance has it now.
+
+        :raises ReplacementRefusedError: it does not exist, or its agent is of an earlier release
+        """
+
     def find(self, server_id: str) -> ServerFacts | None:
         """Return a server; None: Nova has none with this id any more."""
 

@@ -52,8 +52,29 @@ class NewServer:
         :raises NotFencedError: another server may still write to the volume
         :raises TroveCephError: it cannot be had now; no server has the volume
         """
-        if not self._has_bound_guest() and not self._bind_guest():
-            self._boot()
+        try:
+            if not self._has_bound_guest() and not self._bind_guest():
+                self._boot()
+        except exceptions.ServiceUnavailableError:
+            self._find_image_again()
+            raise
+
+    def _find_image_again(self) -> None:
+        """Note the guest image that replaces the one that was noted before the fence.
+
+        :raises OperatorNeededError: there is none
+        """
+        record = self._attempt.record
+        if record.guest_id is not None or record.new_server_id is not None:
+            return
+        try:
+            image_id = self._attempt.deps.servers.find_image(record)
+        except exceptions.ReplacementRefusedError as error:
+            raise exceptions.OperatorNeededError(str(error)) from error
+        if image_id != record.image_id:
+            LOG.warning('%s: guest image %s replaces %s', record, image_id, record.image_id)
+            # Counted anew: the guests of the new image may be bound.
+            self._attempt.note(image_id=image_id, attempts=0)
 
     def show(self) -> None:
         """Make the server that of the instance."""

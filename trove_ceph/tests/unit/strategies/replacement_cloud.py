@@ -90,7 +90,12 @@ class Servers:
     def find_needs(self, record):
         if self._world.needs_error:
             raise exceptions.ReplacementRefusedError(self._world.needs_error)
-        return ServerNeeds('zone', 'image')
+        return ServerNeeds('zone', self.find_image(record))
+
+    def find_image(self, record):
+        if self._world.image is None:
+            raise exceptions.ReplacementRefusedError('there is no guest image')
+        return self._world.image
 
     def find(self, server_id):
         world = self._world
@@ -139,7 +144,8 @@ class Servers:
     def boot(self, record, host):
         world = self._world
         world.at('is about to boot')
-        assert record.image_id
+        if record.image_id != world.image:
+            raise exceptions.ServiceUnavailableError('Nova refuses it: the image is gone')
         ports = (*record.port_ids, record.new_management_port_id)
         if world.attached or not world.ports.keys() >= set(ports):
             raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}, or is gone')
@@ -253,7 +259,8 @@ class Guests:
             if guest.state is GuestState.CLAIMED and guest.instance_id == record.instance_id:
                 return guest
         for guest in world.guests.values():
-            if guest.state is GuestState.READY and guest.host != not_on:
+            fits = guest.host != not_on and guest.image_id == record.image_id
+            if guest.state is GuestState.READY and fits:
                 return world.set_guest(
                     guest, state=GuestState.CLAIMED, instance_id=record.instance_id
                 )
@@ -473,11 +480,10 @@ class Instances:
         self._world.fault = error
 
 
-def ready_guest(guest_id, now, host):
+def ready_guest(guest_id, now, host, image='image'):
     """Return the record of a guest that waits, whose server has the same name."""
-    return guest_helpers.record(
-        guest_id, now, GuestState.READY, server_id=f'server-{guest_id}', host=host
-    )
+    facts = {'server_id': f'server-{guest_id}', 'host': host, 'image_id': image}
+    return guest_helpers.record(guest_id, now, GuestState.READY, **facts)
 
 
 def _facts(server):

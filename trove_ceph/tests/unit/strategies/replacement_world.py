@@ -78,6 +78,8 @@ class World:
             'port-management': cloud.Port('management', OLD),
         }
         self.guests, self.serving = {}, set()
+        #: The guest image; None: it was deleted, and no other one is registered.
+        self.image = 'image'
         # Servers whose agents hear nothing; whether the queues of the old agent were deleted.
         self.deaf, self.has_forgotten = set(), False
         if is_running:
@@ -145,7 +147,7 @@ class World:
         return f'{kind}-{next(self._ids)}'
 
     def add_guest(self, host):
-        guest = cloud.ready_guest(self.new_id('guest'), self.now, host)
+        guest = cloud.ready_guest(self.new_id('guest'), self.now, host, self.image)
         self.guests[guest.guest_id] = guest
         self.servers[guest.server_id] = cloud.Server(guest.server_id, host)
         self.ports[f'port-{guest.guest_id}'] = cloud.Port('guest', guest.server_id)

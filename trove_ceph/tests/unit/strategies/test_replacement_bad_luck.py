@@ -232,6 +232,22 @@ class PortDeletionTest(AtEachRequestCase):
         world.check_completed()
 
 
+class ImageTest(AtEachRequestCase):
+    """The guest image is replaced at any moment."""
+
+    def test_replaced_at_each_request(self):
+        self.at_each_request(lambda world: setattr(world, 'image', 'new'), self.check)
+
+    def check(self, world, strike):
+        record, _error = world.finish(strike)
+        if record.state is ReplacementState.FAILED:
+            # A resize whose claimed guest has the former image.
+            self.assertIs(ReplacementKind.RESIZE, record.kind)
+            world.check_serves(OLD)
+        else:
+            world.check_completed()
+
+
 class PromotionTest(AtEachRequestCase):
     """A promotion of another replica of the same source is requested at any moment."""
 

@@ -7,7 +7,7 @@ collection, since nothing is moved then.
 """
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trove_ceph import exceptions
 from trove_ceph.db.failover_record import FailoverPolicy, Preference
@@ -40,11 +40,12 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     policies = deps.policies.all()
     reports = deps.databases.list_reports()
     listed = {one.id: one for one in deps.databases.list_instances()}
-    # An agent that has never reported, such as that of an instance being created, is not watched.
-    instances = {one.id: one for one in listed.values() if _is_watched(one) and one.id in reports}
-    memory.observe({one: reports[one] for one in instances}, now)
+    built = {one.id: one for one in listed.values() if _is_built(one)}
+    applied = _applied(policies, built)
+    instances = {one.id: one for one in built.values() if _is_watched(one, reports, applied)}
+    applied = {one: policy for one, policy in applied.items() if one in instances}
+    memory.observe({one: reports.get(one) for one in instances}, now)
     settings, time = deps.settings, deps.watch.now()
-    applied = _applied(policies, instances)
     covered = frozenset(applied)
     asking = _Asking(deps)
     signs = {}
@@ -144,9 +145,24 @@ class _Asking:
         return most
 
 
-def _is_watched(instance: backup_types.Instance) -> bool:
+def _is_built(instance: backup_types.Instance) -> bool:
     is_ours = instance.has_our_guest_agent
     return is_ours and not instance.is_building and not instance.is_deleting
+
+
+def _is_watched(
+    instance: backup_types.Instance, reports: Collection[str], applied: Collection[str]
+) -> bool:
+    """Return whether an instance can be silent.
+
+    The agent of a server that has just replaced another one has not reported yet. Nor has that of
+    an instance whose creation failed: without a policy it would count against the fleet, with one
+    it is held for its task.
+
+    :param reports: the ids of the instances whose agents have reported
+    :param applied: the ids of those with a policy
+    """
+    return instance.id in reports or (instance.id in applied and instance.server_id is not None)
 
 
 def _applied(

@@ -42,7 +42,8 @@ class WatchMemory:
         for instance_id, report in reports.items():
             agent = self._agents.setdefault(instance_id, _Agent(report, now))
             if agent.report != report:
-                self._agents[instance_id] = _Agent(report, now, has_changed=True)
+                # Trove forgets the last report when the instance gets another server.
+                self._agents[instance_id] = _Agent(report, now, has_changed=report is not None)
 
     def silent_sec(self, instance_id: str, now: float) -> float:
         """Return for how long no report of an agent was seen; 0 if it is not known."""

@@ -36,6 +36,7 @@ class World:
     :ivar without_clients: the instances that have no client in Ceph although they run
     :ivar facts: changes of the facts of instances, by instance
     :ivar servers: changes of the state of servers, by instance
+    :ivar without_server: the instances that have none
     :ivar asked: the requests to Nova and Ceph
     :ivar down: the services that do not answer: trove, conductor, nova or ceph
     :ivar answer_sec: how long Ceph takes to answer
@@ -56,7 +57,7 @@ class World:
         self.ids = [f'db-{number}' for number in range(count)]
         self.dead, self.without_clients, self.facts, self.servers = set(), set(), {}, {}
         self.reports, self.asked, self.down, self.errors = {}, [], set(), {}
-        self.answer_sec = 0
+        self.answer_sec, self.without_server = 0, set()
         self._workers = itertools.count()
         for instance_id in self.ids:
             self.trove.add(instance_id)
@@ -136,9 +137,14 @@ class _Databases:
     def list_instances(self):
         self._world.answer('trove')
         return [
-            backup_types.Instance(one, 'project', f'volume-{one}', f'server-{one}', 'mysql', '8.4')
+            backup_types.Instance(
+                one, 'project', f'volume-{one}', self._server(one), 'mysql', '8.4'
+            )
             for one in self._world.ids
         ]
+
+    def _server(self, instance_id):
+        return None if instance_id in self._world.without_server else f'server-{instance_id}'
 
     def list_reports(self):
         return dict(self._world.reports)

@@ -51,6 +51,61 @@ class WatcherTest(base.BaseTestCase):
         self.assertEqual(replacement_helpers.MIGRATING, self.world.trove.task('db-3'))
         self.assertEqual('held', self.world.finding('db-3')['verdict'])
 
+    def test_a_server_that_fails_before_the_first_report_of_its_agent(self):
+        """When an instance gets another server, Trove's row of the last report is deleted."""
+        self.world.kill('db-3')
+        del self.world.reports['db-3']
+        # Its silence begins when the watcher finds no report.
+        self.assert_nothing_moves(DETECTION_SEC)
+        self.assertEqual('suspect', self.world.finding('db-3')['verdict'])
+        self.assertEqual((9, 1), self.reporting_and_silent())
+        self.run_rounds(30)
+        self.assertEqual(['db-3'], self.world.requested())
+
+    def reporting_and_silent(self):
+        report = self.world.report()
+        return report['reporting'], report['silent']
+
+    def test_a_row_that_is_deleted_is_no_report(self):
+        del self.world.reports['db-3']
+        self.world.dead = {'db-3'}
+        self.run_rounds(30)
+        self.assertEqual((9, 0), self.reporting_and_silent())
+
+    def test_an_instance_that_has_not_reported_yet(self):
+        """It starts, or one sign at least contradicts; a failed creation concerns no other one."""
+        for facts, verdict, silent in (
+            ({'service_status': 'BUILDING'}, 'held', 0),
+            ({'task': 'MIGRATING'}, 'held', 0),
+            ({'task': 'BUILDING_ERROR_TIMEOUT_GA'}, 'held', 0),
+            ({}, 'unclear', 1),
+        ):
+            self.make_world()
+            # Its server works.
+            self.world.dead = {'db-3'}
+            self.world.facts = {'db-3': facts}
+            del self.world.reports['db-3']
+            self.assert_nothing_moves()
+            self.assertEqual(verdict, self.world.finding('db-3')['verdict'])
+            self.assertEqual((9, silent), self.reporting_and_silent())
+
+    def test_instances_without_a_policy_that_have_not_reported_yet(self):
+        """Their creations may have failed, which says nothing of the fleet."""
+        self.make_world()
+        self.world.policies.add(Scope.INSTANCE, 'db-3', enabled=False)
+        self.world.kill('db-3')
+        del self.world.reports['db-3']
+        self.assert_nothing_moves()
+        self.assertEqual((9, 0), self.reporting_and_silent())
+        self.assertEqual(9, self.world.report()['databases'])
+
+    def test_an_instance_without_a_server(self):
+        self.world.without_server = {'db-3'}
+        self.world.kill('db-3')
+        del self.world.reports['db-3']
+        self.assert_nothing_moves()
+        self.assertEqual([], self.world.report()['findings'])
+
     def test_a_policy_that_prefers_a_replica(self):
         self.world.policies.add(Scope.INSTANCE, 'db-3', prefer=Preference.REPLICA)
         self.world.kill('db-3', 'db-4')

@@ -166,6 +166,9 @@ class Servers(Protocol):
         The order is the same for each call, and another one for other replacements.
         """
 
+    def is_host_down(self, host: str) -> bool:
+        """Return whether Nova counts a host as down, and another one as up."""
+
     def boot(self, record: ReplacementRecord, host: str | None) -> str:
         """Boot a server with the volume, the ports and the image of the record; return its id.
 

@@ -24,6 +24,10 @@ IN_PROGRESS_SEC = 2
 BOOT_TIMEOUT = datetime.timedelta(minutes=15)
 #: A guest agent may be silent for so long, also after its server became that of the instance.
 ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
+#: A guest agent may be silent for so long on a host that Nova counts as down. Nova does so after a
+#: minute without a report, also while nova-compute is restarted, and the agent of a new server may
+#: need minutes to start.
+DOWN_TIMEOUT = datetime.timedelta(minutes=5)
 #: After so many attempts that failed, no further guest is claimed, and Nova boots a server.
 MOST_GUESTS = 3
 #: So many other hosts than the old one are requested for a new server before Nova chooses.

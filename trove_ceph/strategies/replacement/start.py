@@ -4,6 +4,7 @@
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.attempt import Attempt
 from trove_ceph.strategies.replacement.dependencies import StartState
@@ -83,8 +84,18 @@ class Start:
         heard_at = record.answered_at or record.moved_at
         if self._has_answered or heard_at is None:
             return None
-        if self._attempt.deps.store.now() - heard_at > rules.ANSWER_TIMEOUT:
+        silent_for = self._attempt.deps.store.now() - heard_at
+        if silent_for > rules.DOWN_TIMEOUT and self._is_on_failed_host(server):
+            return 'the host of the new server failed; request another failover'
+        if silent_for > rules.ANSWER_TIMEOUT:
             if self._is_outdated:
                 return f'{_OUTDATED}; then request another failover'
             return 'the guest agent of the new server does not answer; request another failover'
         return None
+
+    def _is_on_failed_host(self, server: ServerFacts) -> bool:
+        """Return whether the host of a server failed, and Nova does not move it to another one."""
+        if server.host is None or server.task:
+            return False
+        is_down: bool = self._attempt.deps.servers.is_host_down(server.host)
+        return is_down

@@ -43,6 +43,7 @@ class Server:
     replacement_id: str | None = None
     deletion_looks: int | None = None
     boot_looks: int = 0
+    task: str = ''
 
 
 @dataclasses.dataclass
@@ -140,6 +141,9 @@ class Servers:
     def find_other_hosts(self, record):
         assert record.old_host == 'host-1'
         return self._world.other_hosts
+
+    def is_host_down(self, host):
+        return host in self._world.down_hosts
 
     def boot(self, record, host):
         world = self._world
@@ -487,4 +491,5 @@ def ready_guest(guest_id, now, host, image='image'):
 
 
 def _facts(server):
-    return ServerFacts(server.server_id, server.server_id, server.status, server.host, server.fault)
+    name, *found = server.server_id, server.status, server.host, server.fault, server.task
+    return ServerFacts(name, name, *found)

@@ -100,6 +100,8 @@ class World:
         self.stop_error = None
         # What goes wrong, and how long things take.
         self.full_hosts, self.agent_error = set(), exceptions.GuestUnavailableError
+        #: The hosts that are down for Nova.
+        self.down_hosts = set()
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
         #: On which hosts servers were requested; None: Nova chose.
         self.requested_hosts = []

@@ -122,6 +122,48 @@ class StartTest(base.BaseTestCase):
             world.servers[world.shown].status = status
             self.assert_failed('the new server failed')
 
+    def make_silent_world(self, **named):
+        """Return a world whose new server is on a host that is down, and silent for a while."""
+        world = self.make_world(**named)
+        world.agent_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.down_hosts = {world.record().new_host}
+        world.now = world.record().moved_at + rules.DOWN_TIMEOUT - 60 * SECOND
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        return world
+
+    def test_new_host_that_fails(self):
+        for guest_hosts in ((), OTHER_HOST):
+            world = self.make_silent_world(guest_hosts=guest_hosts)
+            world.now += 60 * SECOND
+            self.assert_failed('the host of the new server failed')
+
+    def test_new_host_that_fails_after_its_agent_has_answered(self):
+        world = self.make_world()
+        world.start_answers = [StartProgress(StartState.STARTING)] * 10**4
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now += rules.DOWN_TIMEOUT
+        world.down_hosts = {'host-3'}
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.start_answers, world.agent_looks = [], 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.now += rules.DOWN_TIMEOUT
+        self.assert_failed('the host of the new server failed')
+
+    def test_host_that_does_not_report_while_the_agent_answers(self):
+        world = self.make_silent_world()
+        world.now += 60 * SECOND
+        world.agent_looks = 0
+        world.finish()
+        world.check_completed()
+
+    def test_server_that_nova_rebuilds_on_another_host(self):
+        world = self.make_silent_world()
+        world.servers[world.shown].task = 'rebuilding'
+        world.now += 60 * SECOND
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIs(ReplacementState.STARTING, world.record().state)
+
     def test_operator_gives_up(self):
         world = self.make_world(has_database=True)
         world.agent_looks = 10**6

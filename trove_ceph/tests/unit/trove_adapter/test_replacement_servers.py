@@ -139,6 +139,14 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         }
         self.assertEqual(2, len(orders))
 
+    def test_host_that_is_down(self):
+        self.add_service('down', 0, 'host-1')
+        # The message bus of Nova may have failed.
+        self.assertFalse(self.servers.is_host_down('host-1'))
+        self.add_service('up', 0, 'host-2')
+        found = [self.servers.is_host_down(one) for one in ('host-1', 'host-2', 'unknown')]
+        self.assertEqual([True, False, False], found)
+
     def test_needs_of_a_server_that_is_gone(self):
         self.assertEqual((None, 'image'), self.needs())
 
@@ -173,6 +181,7 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
             (self.servers.boot, None),
         ):
             self.assertRaises(exceptions.ServiceUnavailableError, verb, self.record, *arguments)
+        self.assertRaises(exceptions.ServiceUnavailableError, self.servers.is_host_down, 'host-1')
         self.assertRaises(exceptions.ServiceUnavailableError, self.servers.find, 'old-server')
         self.assertRaises(exceptions.ServiceUnavailableError, self.delete)
 

@@ -219,13 +219,11 @@ class ReplacementServers:
     def _find_zone(self, record: ReplacementRecord) -> str | None:
         """Return the zone in which the old server was requested; None: in none, or it is gone."""
         try:
-            server = self._zone_client.servers.get(record.old_server_id)
-            return self._usable_zone(server.pinned_availability_zone)
-        except novaclient.exceptions.NotFound:
-            return None
+            server = _find_even_deleted(self._zone_client, record.old_server_id)
+            return self._usable_zone(getattr(server, 'pinned_availability_zone', None))
         except novaclient.exceptions.NotAcceptable:
             # An older Nova shows the zone of the host only.
-            server = self._client.servers.get(record.old_server_id)
+            server = _find_even_deleted(self._client, record.old_server_id)
         zone = getattr(server, 'OS-EXT-AZ:availability_zone', None)
         return None if zone in (None, '', _NO_ZONE) else str(zone)
 
@@ -241,6 +239,18 @@ class ReplacementServers:
             if all(one.zone == _NO_ZONE for one in services):
                 return None
         return zone or None
+
+
+def _find_even_deleted(client: Any, server_id: str | None) -> Any:
+    """Return a server, even a deleted one whose row Nova still has; None: it has none."""
+    try:
+        return client.servers.get(server_id)
+    except novaclient.exceptions.NotFound:
+        found = client.servers.list(
+            search_opts={'deleted': True, 'uuid': server_id, 'all_tenants': 1}
+        )
+    # A Nova for which the user is no administrator ignores both filters.
+    return next((one for one in found if one.id == server_id), None)
 
 
 def _is_as_new(version: str) -> bool:

@@ -29,11 +29,12 @@ class Cloud(test_guest_servers.Cloud):
     """Nova in memory, with the requests that only replacements make.
 
     :ivar knows_zones: Nova shows in which zone a server was requested
+    :ivar deleted: the deleted servers whose rows Nova still has, by id
     """
 
     def __init__(self):
         super().__init__()
-        self.knows_zones = True
+        self.knows_zones, self.deleted = True, {}
 
     def send(self, request, **options):
         version = request.headers.get('OpenStack-API-Version', '')
@@ -44,6 +45,9 @@ class Cloud(test_guest_servers.Cloud):
     def get_servers(self, rest, query, body):
         if rest != 'detail':
             return super().get_servers(rest, query, body)
+        if query.get('deleted') == 'True':
+            assert query['all_tenants'] == '1'
+            return {'servers': [one for one in self.deleted.values() if one['id'] == query['uuid']]}
         found = [one for one in self.servers.values() if query['tags'] in one['tags']]
         return {'servers': [] if 'marker' in query else found}
 
@@ -147,8 +151,17 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         found = [self.servers.is_host_down(one) for one in ('host-1', 'host-2', 'unknown')]
         self.assertEqual([True, False, False], found)
 
-    def test_needs_of_a_server_that_is_gone(self):
-        self.assertEqual((None, 'image'), self.needs())
+    def test_needs_of_a_server_that_is_archived(self):
+        for self.cloud.knows_zones in (True, False):
+            self.assertEqual((None, 'image'), self.needs())
+
+    def test_needs_of_a_server_that_is_deleted(self):
+        zones = {'pinned_availability_zone': 'east', 'OS-EXT-AZ:availability_zone': 'east'}
+        self.add_server(status='DELETED', **zones)
+        self.cloud.deleted['old-server'] = self.cloud.servers.pop('old-server')
+        self.cloud.deleted['other'] = {'id': 'other', 'pinned_availability_zone': 'west'}
+        for self.cloud.knows_zones in (True, False):
+            self.assertEqual(('east', 'image'), self.needs())
 
     def test_image_whose_agent_is_too_old(self):
         for version in ('1.3', '0.9', '2.0', 'new'):

@@ -37,8 +37,6 @@ CONF = cfg.CONF
 #: Metadata of a server, which stay when an instance gets it.
 GUEST_KEY = 'trove_ceph_guest_id'
 POOL_KEY = 'trove_ceph_guest_pool'
-#: Of a server that Nova has deleted and keeps for a while.
-_GONE = ('DELETED', 'SOFT_DELETED')
 _SERVICE_ERRORS = (
     novaclient.exceptions.ClientException,
     neutron_exceptions.NeutronClientException,
@@ -146,13 +144,13 @@ class GuestServers:
         return found
 
     def find_server(self, server_id: str) -> ServerFacts | None:
-        """Return a server; None: it is gone."""
+        """Return a server, even one that Nova will delete after a while; None: it is gone."""
         with _translated(f'server {server_id}: reading it'):
             try:
                 server = self._nova.servers.get(server_id)
             except novaclient.exceptions.NotFound:
                 return None
-        return None if server.status in _GONE else nova.facts(server)
+        return None if server.status == 'DELETED' else nova.facts(server)
 
     def find_other_hosts(self, guest: GuestRecord, host: str | None) -> Sequence[str]:
         """Return the hosts that work, but one, in the zone of a guest, in an order of its own."""
@@ -193,12 +191,9 @@ class GuestServers:
         server = self.find_server(server_id)
         if server is None:
             return
-        nova.Nova(self._nova, now=self._now).check_host(server, None)
-        with (
-            _translated(f'server {server_id}: deleting it'),
-            contextlib.suppress(novaclient.exceptions.NotFound),
-        ):
-            self._nova.servers.delete(server_id)
+        client = nova.Nova(self._nova, now=self._now)
+        client.check_host(server, None)
+        client.request_deletion(server_id)
 
     # Ports.
 
@@ -259,7 +254,7 @@ class GuestServers:
         with _translated('listing the servers of guests'):
             # Nova takes the name as a regular expression.
             found = self._nova.servers.list(search_opts={'name': f'^{guest_name("")}'}, limit=-1)
-        return [one for one in found if one.status not in _GONE]
+        return [one for one in found if one.status != 'DELETED']
 
     def _key(self, spec: PoolSpec, version: Any, flavor_id: str, image_id: str) -> PoolKey:
         digest = guest_config.digest(

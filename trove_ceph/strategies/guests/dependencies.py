@@ -148,7 +148,7 @@ class GuestServers(Protocol):
         """Return the servers whose names are those of guests, by name."""
 
     def find_server(self, server_id: str) -> ServerFacts | None:
-        """Return a server; None: it is gone."""
+        """Return a server, even one that Nova will delete after a while; None: it is gone."""
 
     def find_other_hosts(self, guest: GuestRecord, host: str | None) -> Sequence[str]:
         """Return the hosts that work, but one, in the zone of a guest, in an order of its own.
@@ -163,7 +163,7 @@ class GuestServers(Protocol):
         """
 
     def delete_server(self, server_id: str) -> None:
-        """Request the deletion of a server; idempotent.
+        """Request the deletion of a server, which Nova then keeps no longer; idempotent.
 
         :raises InProgressError: Nova does not know yet whether its host works
         """

@@ -35,6 +35,8 @@ def why_broken(guest: GuestRecord, server: ServerFacts | None) -> str | None:
     """
     if server is not None and server.status == 'ERROR':
         return f'its server is in ERROR: {server.fault or "Nova gives no reason"}'
+    if server is not None and server.status == 'SOFT_DELETED':
+        return f'its server {server.server_id} was deleted in Nova, which keeps it for a while'
     if server is None and guest.server_id is not None:
         return f'its server {guest.server_id} is gone'
     return None

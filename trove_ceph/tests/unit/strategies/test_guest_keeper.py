@@ -142,6 +142,14 @@ class UnfitTest(keeper_case.KeeperTestCase):
         del self.world.servers[before.server_id]
         self.assert_replaced(before, f'its server {before.server_id} is gone')
 
+    def test_server_that_nova_keeps_for_a_while_before_it_deletes_it(self):
+        self.make()
+        before = self.one()
+        facts = self.world.servers[before.server_id]
+        kept = ServerFacts(facts.server_id, facts.name, 'SOFT_DELETED')
+        self.world.servers[before.server_id] = kept
+        self.assert_replaced(before, f'its server {before.server_id} was deleted in Nova')
+
     def test_server_that_the_list_lacks(self):
         """A cell of Nova that does not answer."""
         self.make()

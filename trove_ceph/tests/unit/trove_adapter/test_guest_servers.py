@@ -85,13 +85,13 @@ class Cloud(requests.adapters.BaseAdapter):
         found = [one for one in self.servers.values() if one['name'].startswith(prefix)]
         return {'servers': [] if 'marker' in query else found}
 
-    def post_servers(self, _rest, _query, body):
+    def post_servers(self, rest, _query, body):
+        if rest.endswith('/action'):
+            assert body == {'forceDelete': None}
+            return {} if self.servers.pop(rest.partition('/')[0], None) else None
         server = body['server'] | {'id': f'server-{len(self.servers)}', 'status': 'BUILD'}
         self.servers[server['id']] = server
         return {'server': server}
-
-    def delete_servers(self, rest, _query, _body):
-        return {} if self.servers.pop(rest, None) else None
 
     def get_flavors(self, rest, query, _body):
         flavors = [{'id': one, 'name': name, 'ram': 2048} for one, name in self.flavors.items()]
@@ -311,7 +311,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.cloud.servers = {
             '1': known | {'id': '1', 'status': 'ACTIVE'},
             '2': known | {'id': '2', 'status': 'ERROR', 'fault': {'message': 'no host'}},
-            '3': known | {'id': '3', 'status': 'SOFT_DELETED'},
+            '3': known | {'id': '3', 'status': 'DELETED'},
             '4': {'id': '4', 'name': 'db1', 'status': 'ACTIVE'},
         }
         found = self.servers.list_servers()
@@ -325,6 +325,13 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.servers.delete_server('4')
         self.servers.delete_server('4')
         self.assertIsNone(self.servers.find_server('4'))
+
+    def test_deletes_a_server_that_nova_keeps_for_a_while(self):
+        """Until it is deleted it has the port, and the volume of a hot guest."""
+        self.cloud.servers = {'1': {'id': '1', 'name': 'db1', 'status': 'SOFT_DELETED'}}
+        self.assertEqual('SOFT_DELETED', self.servers.find_server('1').status)
+        self.servers.delete_server('1')
+        self.assertEqual({}, self.cloud.servers)
 
     def test_deletes_no_server_while_nova_does_not_know_whether_its_host_works(self):
         self.cloud.servers = {
@@ -374,7 +381,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         times = {'created': '2026-01-01T10:00:00Z'}
         self.cloud.servers = {
             '1': times | {'id': '1', 'name': 'trove-guest-a', 'status': 'ACTIVE'},
-            '2': times | {'id': '2', 'name': 'trove-guest-b', 'status': 'SOFT_DELETED'},
+            '2': times | {'id': '2', 'name': 'trove-guest-b', 'status': 'DELETED'},
         }
         self.cloud.ports = {
             one: {'id': one, 'name': name, 'network_id': network, 'created_at': times['created']}

@@ -51,12 +51,6 @@ class Cloud(test_guest_servers.Cloud):
         found = [one for one in self.servers.values() if query['tags'] in one['tags']]
         return {'servers': [] if 'marker' in query else found}
 
-    def post_servers(self, rest, query, body):
-        if rest.endswith('/action'):
-            assert body == {'forceDelete': None}
-            return {} if self.servers.pop(rest.partition('/')[0], None) else None
-        return super().post_servers(rest, query, body)
-
 
 class ReplacementServersTest(test_guest_config.ConfigTestCase):
     def setUp(self):

@@ -2,7 +2,7 @@
 """Checks of the cluster: its health, monitors, clocks, versions, fill and redundancy."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trove_ceph import reference_figures
@@ -10,6 +10,7 @@ from trove_ceph.doctor import remedies
 from trove_ceph.doctor.check import Check, System
 from trove_ceph.doctor.cluster import ClusterFacts
 from trove_ceph.doctor.finding import Finding, Level, error, warning
+from trove_ceph.storage import fencing
 from trove_ceph.tiers import resources, tier_types
 
 #: From here on a cluster is too full to heal itself after the loss of a host, and slower.
@@ -83,6 +84,22 @@ def check_blocklist(cluster: ClusterFacts) -> Iterator[Finding]:
     if (count := len(cluster.blocklist)) > MOST_BLOCKED:
         expected = f'at most {MOST_BLOCKED}: more are of clients that lose their locks repeatedly'
         yield warning('blocklist', f'{count} clients', expected, remedies.BLOCKLIST)
+
+
+def check_blocklist_expiry(expiries: Mapping[str, float]) -> Iterator[Finding]:
+    """Yield the monitors whose entries for librbd end before those of a fence.
+
+    librbd may have blocklisted a holder before the fence, which then does not find it.
+    """
+    for name, seconds in sorted(expiries.items()):
+        if seconds < fencing.EXPIRE_SEC:
+            yield error(
+                f'monitor {name}',
+                f'mon_osd_blocklist_default_expire is {seconds:.0f} s',
+                f'at least {fencing.EXPIRE_SEC}: after this time a host that was without network '
+                'can write to a volume again, beside the server that has it by then',
+                remedies.BLOCKLIST_EXPIRY,
+            )
 
 
 def check_fill(
@@ -210,5 +227,12 @@ CHECKS = (
         f'at most {MOST_BLOCKED} clients are on the blocklist',
         lambda sources: sources.cluster(),
         check_blocklist,
+    ),
+    Check(
+        'blocklist-expiry',
+        System.CEPH,
+        'clients that librbd blocklists stay so for a week, as those that a fence cuts off',
+        lambda sources: sources.blocklist_expiries(),
+        check_blocklist_expiry,
     ),
 )

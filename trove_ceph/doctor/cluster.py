@@ -92,6 +92,20 @@ def read(adapter: ceph.Ceph) -> ClusterFacts:
     )
 
 
+def read_blocklist_expiries(adapter: ceph.Ceph) -> dict[str, float]:
+    """Return for how many seconds each monitor in the quorum blocklists clients by default.
+
+    Any of them may become the leader, which uses its own value.
+
+    :raises StorageCommandError: Ceph refuses or does not answer
+    """
+    option = 'mon_osd_blocklist_default_expire'
+    return {
+        name: float(adapter.option_of_monitor(name, option))
+        for name in adapter.query('quorum_status')['quorum_names']
+    }
+
+
 def _groups(dump: Mapping[str, Any], groups: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     names = {pool['pool']: pool['pool_name'] for pool in dump['pools']}
     found: dict[str, collections.Counter[str]] = {

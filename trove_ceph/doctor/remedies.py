@@ -16,6 +16,7 @@ OSD_FILL = 'ceph osd df tree'
 OSD_TREE = 'ceph osd tree'
 AUTOSCALE = 'ceph osd pool autoscale-status'
 BLOCKLIST = 'ceph osd blocklist ls'
+BLOCKLIST_EXPIRY = 'ceph config set mon mon_osd_blocklist_default_expire 604800'
 MIN_COMPAT_CLIENT = 'ceph osd set-require-min-compat-client mimic'
 
 TIERS_PLAN = 'trove-ceph-manage tiers plan'

@@ -98,6 +98,12 @@ class Sources:
         return cluster.read(self._targets.ceph)
 
     @_once
+    def blocklist_expiries(self) -> Mapping[str, float]:
+        """Return for how many seconds each monitor blocklists clients by default."""
+        self.fsid()
+        return cluster.read_blocklist_expiries(self._targets.ceph)
+
+    @_once
     def measurements(self) -> Mapping[str, measurement.Measurement]:
         """Return the measured IOPS by pool."""
         return measurement.load(self._targets.measurements)

@@ -49,8 +49,10 @@ class Ceph:
             usage=self.usage(),
             users=self.users(),
             copies=self._copies(dump),
-            max_pgs_per_osd=int(self._of_monitor(monitor, 'mon_max_pg_per_osd')),
-            allows_single_copy=self._of_monitor(monitor, 'mon_allow_pool_size_one') == 'true',
+            max_pgs_per_osd=int(self.option_of_monitor(monitor, 'mon_max_pg_per_osd')),
+            allows_single_copy=(
+                self.option_of_monitor(monitor, 'mon_allow_pool_size_one') == 'true'
+            ),
         )
 
     def rules(self) -> dict[str, resources.Rule]:
@@ -209,7 +211,7 @@ class Ceph:
                 found[name] = min(acting, found.get(name, acting))
         return found
 
-    def _of_monitor(self, monitor: str, option: str) -> str:
+    def option_of_monitor(self, monitor: str, option: str) -> str:
         """Return the value that a running monitor uses, which its own ceph.conf may set."""
         return str(self.query('tell', f'mon.{monitor}', 'config', 'get', option)[option])
 

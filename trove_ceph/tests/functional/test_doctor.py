@@ -10,6 +10,7 @@ import sys
 import yaml
 
 from trove_ceph.doctor import bus, measurement
+from trove_ceph.storage import fencing
 from trove_ceph.storage_service import message_keys
 from trove_ceph.tests.functional import base, ceph, rabbitmq, workspace
 
@@ -23,8 +24,8 @@ CONTENT = {
 #: The checks that ask nothing but Ceph.
 CHECKS = (
     *('health', 'monitors', 'monitor-clocks', 'ceph-version', 'clone-format', 'redundancy'),
-    *('fill', 'blocklist', 'healing', 'failure-domains', 'device-classes', 'placement-groups'),
-    *('pools', 'caps'),
+    *('fill', 'blocklist', 'blocklist-expiry', 'healing', 'failure-domains', 'device-classes'),
+    *('placement-groups', 'pools', 'caps'),
 )
 TIMEOUT_SEC = 300
 
@@ -120,6 +121,24 @@ class CephTest(CephTestCase):
         status, found = self._examine('redundancy', 'caps')
         self.assertEqual('min_size 1 of 3 copies', found['redundancy', 'pool data']['observed'])
         self.assertIn('lacks caps', found['caps', 'cephx user client.cinder']['observed'])
+
+    def test_entries_of_librbd_that_end_before_those_of_a_fence(self):
+        self._set_expiry(3600)
+        self.addCleanup(self._set_expiry, fencing.EXPIRE_SEC)
+        status, found = self._examine('blocklist-expiry')
+        ((_name, monitor),) = found
+        self.assertEqual((2, 'error'), (status, found['blocklist-expiry', monitor]['level']))
+        self.assertIn('3600', found['blocklist-expiry', monitor]['observed'])
+        self._set_expiry(fencing.EXPIRE_SEC)
+        self.assertEqual((0, {}), self._examine('blocklist-expiry'))
+
+    def _set_expiry(self, seconds):
+        option = ('config', 'set', 'mon_osd_blocklist_default_expire', str(seconds))
+        subprocess.run(
+            ['ceph', '--conf', self.cluster.conf, 'tell', 'mon.*', *option],
+            check=True,
+            capture_output=True,
+        )
 
     def test_measures_and_removes_its_image(self):
         target = measurement.Target(str(self.cluster.conf), 'admin', 'data')

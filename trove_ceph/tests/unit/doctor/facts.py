@@ -191,6 +191,7 @@ class FakeSources:
             'fsid': fake_ceph.FSID,
             'ceph': observed.ceph,
             'cluster': CLUSTER,
+            'blocklist_expiries': {'a': 604800.0, 'b': 604800.0, 'c': 604800.0},
             'measurements': {'volumes-fast': Measurement('2026-11-01', 90000, 30000, 6)},
             'cinder': observed.cinder,
             'services': (SERVICE,),

@@ -97,6 +97,10 @@ BROKEN = {
         (osds({4: facts.osd(0.9)}), E, 'osd.4'),
     ],
     'blocklist': [(cluster(blocklist=tuple(map(str, range(51)))), W, 'blocklist')],
+    'blocklist-expiry': [
+        ({'blocklist_expiries': {'a': 604800.0, 'b': 3600.0}}, E, 'monitor b'),
+        ({'blocklist_expiries': {'a': 604799.0}}, E, 'monitor a'),
+    ],
     'healing': [
         # Of the four hosts that three copies need, each has two.
         (ceph(osds=facts.cloud().ceph.osds[:12]), W, 'pool volumes-fast'),

@@ -40,6 +40,9 @@ ANSWERS = {
         'quorum_names': ['a'],
         'monmap': {'mons': [{'name': 'a'}, {'name': 'b'}]},
     },
+    'tell mon.a config get mon_osd_blocklist_default_expire': {
+        'mon_osd_blocklist_default_expire': '3600.000000'
+    },
     'osd dump': {
         'pools': [{'pool': 3, 'pool_name': 'volumes'}, {'pool': 4, 'pool_name': 'new'}],
         'blocklist': {'10.0.0.1:0/1': '2026-11-24T03:00:00'},
@@ -83,11 +86,15 @@ class ClusterTest(base.BaseTestCase):
         )
         self.assertEqual(expected, cluster.read(ceph.Ceph('c', 'admin', self._run)))
 
+    def test_expiries_of_the_monitors_in_the_quorum(self):
+        found = cluster.read_blocklist_expiries(ceph.Ceph('c', 'admin', self._run))
+        self.assertEqual({'a': 3600.0}, found)
+
     def test_silent_cluster_is_waited_for_once(self):
         run = mock.Mock(side_effect=exceptions.StorageCommandError('did not end within 60 s'))
         targets = sources.Targets('t', ceph.Ceph('c', 'admin', run), 'm', {}, 'trove-manage', list)
         found = sources.Sources(targets)
-        for read in (found.fsid, found.cluster, found.ceph, found.cluster):
+        for read in (found.fsid, found.cluster, found.ceph, found.blocklist_expiries):
             self.assertRaises(exceptions.StorageCommandError, read)
         self.assertEqual(1, run.call_count)
 

@@ -7,6 +7,7 @@ space: verbs that write raise NoSpaceError. A back end may be used by several th
 """
 
 import abc
+import datetime
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -291,9 +292,13 @@ class Backend(abc.ABC):
         Other clients may have the image open; they are neither waited for nor notified.
         """
 
-    @abc.abstractmethod
     def blocklisted(self) -> frozenset[str]:
         """Return the addresses on the blocklist of the cluster."""
+        return frozenset(self.blocklist_expiries())
+
+    @abc.abstractmethod
+    def blocklist_expiries(self) -> Mapping[str, datetime.datetime]:
+        """Return until when each address is on the blocklist, with a time zone."""
 
     @abc.abstractmethod
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:

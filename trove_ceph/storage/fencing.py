@@ -20,6 +20,7 @@ client. The caller must ensure that no process opens it.
 """
 
 import dataclasses
+import datetime
 import json
 import time
 from collections.abc import Callable
@@ -36,6 +37,8 @@ LOG = logging.getLogger(__name__)
 EXPIRE_SEC = 7 * 86400
 #: The key of the addresses in the metadata of the image.
 METADATA_KEY = 'trove_ceph.fenced'
+#: Entries of an earlier attempt of the same fence end later than this.
+_LEAST_LEFT = datetime.timedelta(seconds=EXPIRE_SEC, days=-1)
 _POLL_SEC = 0.2
 
 
@@ -76,9 +79,11 @@ def fence(
             'network cannot be found'
         )
     fenced = saved = recorded(header)
+    held: frozenset[str] = frozenset()
     while True:
         clients = storage.find_clients(image)
         _check_known(image, clients, fenced, only)
+        held |= clients.addresses
         fenced |= clients.addresses
         if fenced != saved:
             _save(storage, header, fenced)
@@ -98,6 +103,7 @@ def fence(
             )
         # A watch ends when its OSD has seen the map; a client may have appeared meanwhile.
         sleep(_POLL_SEC)
+    _warn_of_short_entries(storage, image, held)
     LOG.info(
         'Fenced %s in %.1f s: %s', image, clock() - began, ', '.join(sorted(fenced)) or 'no client'
     )
@@ -115,6 +121,31 @@ def _check_known(
         raise exceptions.NotFencedError(
             f'{image}: is held by {", ".join(sorted(strangers))}, which this fence must not cut '
             'off; list its clients again'
+        )
+
+
+def _warn_of_short_entries(
+    storage: backend.Backend, image: image_types.ImageRef, held: frozenset[str]
+) -> None:
+    """Warn of clients that librbd had blocklisted before: their entries keep a shorter expiry.
+
+    Clients that were fenced off the image earlier may have older entries, and do not count.
+    """
+    if not held:
+        return
+    expiries = storage.blocklist_expiries()
+    least = datetime.datetime.now(datetime.UTC) + _LEAST_LEFT
+    short = [
+        f'{address} until {expiries[address].astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC'
+        for address in sorted(held & expiries.keys())
+        if expiries[address] < least
+    ]
+    if short:
+        LOG.warning(
+            '%s: is fenced for less than a week, because librbd had blocklisted its client before: '
+            '%s. A client that was only cut off can write again then: switch its host off and on. '
+            'Set mon_osd_blocklist_default_expire of the monitors to %d',
+            *(image, ', '.join(short), EXPIRE_SEC),
         )
 
 

@@ -288,10 +288,11 @@ class CephBackend(backend.Backend):
         with self._pool(image.pool, f'changing metadata of {image}') as context:
             metadata.change(context, metadata.image_id(context, image.name), entries)
 
-    def blocklisted(self) -> frozenset[str]:
-        return frozenset(
-            entry['addr'] for entry in self._link.mon_command('osd blocklist ls') or ()
-        )
+    def blocklist_expiries(self) -> Mapping[str, datetime.datetime]:
+        return {
+            entry['addr']: datetime.datetime.fromisoformat(entry['until'])
+            for entry in self._link.mon_command('osd blocklist ls') or ()
+        }
 
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
         for address in addresses:

@@ -242,18 +242,20 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             set_metadata(cluster.get(image), entries)
 
-    def blocklisted(self) -> frozenset[str]:
-        return frozenset(self.cluster.blocklist)
+    def blocklist_expiries(self) -> Mapping[str, datetime.datetime]:
+        return dict(self.cluster.blocklist)
 
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
         with self._connected() as cluster:
-            cluster.blocklist |= set(addresses)
+            until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=expire_sec)
+            cluster.blocklist = dict.fromkeys(addresses, until) | cluster.blocklist
             for image in cluster.images:
-                image.watchers -= cluster.blocklist
+                image.watchers -= cluster.blocklist.keys()
 
     def unblocklist(self, addresses: Iterable[str]) -> None:
         with self._connected() as cluster:
-            cluster.blocklist -= set(addresses)
+            for address in addresses:
+                cluster.blocklist.pop(address, None)
 
     def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
         with self._connected() as cluster:

@@ -175,7 +175,7 @@ class Cluster:
         self.cluster_id = str(uuid.uuid4())
         self.capacities = dict(pools)
         self.images: list[Image] = []
-        self.blocklist: set[str] = set()
+        self.blocklist: dict[str, datetime.datetime] = {}
         self.performance: list[image_types.ImagePerformance] = []
         self.clock = clock
         self.locks: dict[lock_store.Lock, LockEntry] = {}

@@ -2,8 +2,10 @@
 """Fencing a process that writes without pause, as a hypervisor would."""
 
 import datetime
+import logging
 import subprocess
 
+import fixtures
 import rados
 
 from trove_ceph import exceptions
@@ -78,6 +80,21 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         (until,) = self._expiries(owner)
         self.assertLess(until, self._now() + datetime.timedelta(days=1))
         self.storage.unblocklist([owner])
+
+    def test_warns_of_an_older_entry_that_ends_early(self):
+        image = self.make(size_mib=8)
+        victim = self.start_writing(image)
+        subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
+        owner = self.storage.find_clients(image).lock_owner
+        self.storage.blocklist([owner], 3600)
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        fencing.fence(self.storage, image)
+        (until,) = self._expiries(owner)
+        self.assertLess(until, self._now() + datetime.timedelta(hours=2))
+        self.assertIn(f'{owner} until', log.output)
+        subprocess.run(['kill', '-CONT', str(victim.pid)], check=True)
+        self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+        fencing.unfence(self.storage, image)
 
     def test_breaks_locks_despite_rbd_blocklist_expire_seconds(self):
         """With this option Ceph breaks no lock."""

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fencing when watches outlive the blocklist entry, or calls are interrupted."""
 
+import logging
 from unittest import mock
 
+import fixtures
 from oslo_utils import units
 from oslotest import base
 
@@ -88,7 +90,7 @@ class FencingTest(base.BaseTestCase):
             storage = backend.FakeBackend(self.cluster)
             (address,) = self._fence(storage).addresses
             fencing.unfence(storage, IMAGE)
-        self.assertEqual(({}, set()), (self.cluster.get(IMAGE).metadata, self.cluster.blocklist))
+        self.assertEqual(({}, {}), (self.cluster.get(IMAGE).metadata, self.cluster.blocklist))
         self.assertTrue(address)
 
     def test_clients_that_are_not_named(self):
@@ -106,6 +108,23 @@ class FencingTest(base.BaseTestCase):
         self.assertEqual([], storage.verbs)
         self.assertNotIn(new, self.cluster.blocklist)
 
+    def test_client_that_librbd_has_blocklisted_for_a_short_time(self):
+        """The existing entry stays: the client may write again after it, if it is not dead."""
+        storage = backend.FakeBackend(self.cluster)
+        (address,) = storage.find_clients(IMAGE).addresses
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        # It has lost its watch, but not the lock yet.
+        storage.blocklist([address], 3600)
+        self.assertEqual({address}, self._fence(storage).addresses)
+        until = storage.blocklist_expiries()[address]
+        self.assertIn(f'{address} until {until:%Y-%m-%d %H:%M} UTC', log.output)
+
+    def test_client_that_is_cut_off_for_long(self):
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        for _again in range(2):
+            self._fence(backend.FakeBackend(self.cluster))
+        self.assertEqual('', log.output)
+
     def test_records_the_addresses_first_and_proves_last(self):
         storage = LazyBackend(self.cluster)
         self._fence(storage)
@@ -120,7 +139,7 @@ class FencingTest(base.BaseTestCase):
             self.assertRaises(interruption.Kill, self._fence, storage)
             storage.killed_at = None
             (address,) = self._fence(storage).addresses
-            self.assertEqual({address}, self.cluster.blocklist)
+            self.assertEqual([address], list(self.cluster.blocklist))
             self.assertEqual('await_blocklist', storage.verbs[-1])
             fencing.unfence(storage, IMAGE)
-            self.assertEqual(set(), self.cluster.blocklist)
+            self.assertEqual({}, self.cluster.blocklist)

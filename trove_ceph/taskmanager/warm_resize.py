@@ -68,6 +68,10 @@ def _request(
         if facts is None:
             raise exceptions.ReplacementRefusedError(f'instance {instance_id}: does not exist')
         record = new_record(facts)
+        if deps.servers.is_in_group(record):
+            raise exceptions.ReplacementRefusedError(
+                f'instance {instance_id}: is in a server group, which no warm guest can join'
+            )
         needs = deps.servers.find_needs(record)
         if image_id not in (None, needs.image_id):
             raise exceptions.ReplacementRefusedError(

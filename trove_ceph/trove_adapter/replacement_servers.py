@@ -27,7 +27,13 @@ from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.guestagent import waiting_messages
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import ServerNeeds
-from trove_ceph.trove_adapter import compute_hosts, nova, replaced_instance, server_description
+from trove_ceph.trove_adapter import (
+    compute_hosts,
+    nova,
+    replaced_instance,
+    server_description,
+    server_groups,
+)
 from trove_ceph.trove_compat import guest_files
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +70,7 @@ class ReplacementServers:
         self._zone_client = zone_client
         self._glance = glance_client
         self._nova = nova.Nova(client, now=now)
+        self._groups = server_groups.ServerGroups(client)
         self.find = self._nova.find
         self.keep_volume = self._nova.keep_volume
 
@@ -95,6 +102,11 @@ class ReplacementServers:
             self._check_agent(record, image_id)
             return image_id
 
+    def is_in_group(self, record: ReplacementRecord) -> bool:
+        """Return whether the instance is in a server group, which only a booted server can join."""
+        with translated(f'{record}: finding its server group'):
+            return self._groups.find(record) is not None
+
     def request_deletion(self, server_id: str, since: datetime.datetime | None) -> None:
         """Request the deletion of a server; idempotent.
 
@@ -123,12 +135,16 @@ class ReplacementServers:
         """Return the hosts that work, but that of the old server, in the zone of the record.
 
         The order is the same for each call, and another one for other replacements, so that the
-        databases of a host that failed do not all go to the same one.
+        databases of a host that failed do not all go to the same one. The hosts that the server
+        group of the instance avoids come last.
         """
         with translated(f'{record}: listing the hosts'):
-            return compute_hosts.find_others(
+            found = compute_hosts.find_others(
                 self._client, record.old_host, record.availability_zone, record.replacement_id
             )
+        group = self._find_group(record)
+        avoided = group.hosts if group is not None else ()
+        return sorted(found, key=lambda host: host in avoided)
 
     def is_host_down(self, host: str) -> bool:
         """Return whether Nova counts a host as down, and another one as up.
@@ -144,10 +160,11 @@ class ReplacementServers:
 
         It is marked as of this replacement, and does not delete the volume when it is deleted.
 
-        :param host: on which Nova must place it, by its filters; None: Nova chooses
+        :param host: on which Nova must place it, by its filters; None: Nova chooses, and the server
+            is in no server group, so that a group does not prevent a boot for ever
         """
         # Unlike a zone of the form ZONE:HOST, it does not bypass the filters of the scheduler.
-        placed = {} if host is None else {'host': host}
+        placed = {} if host is None else {'host': host} | self._group_hint(record, host)
         with translated(f'{record}: booting a server'):
             instance = replaced_instance.load(record.instance_id)
             description = server_description.describe(instance)
@@ -177,6 +194,30 @@ class ReplacementServers:
                 **placed,
             )
         return str(server.id)
+
+    def _group_hint(self, record: ReplacementRecord, host: str) -> dict[str, Any]:
+        """Return the option that puts a server into the group of its instance, if it may be there.
+
+        Nova refuses a server on the host of another member of an anti-affinity group, and one of an
+        affinity group on any other host, where the failover must go.
+        """
+        group = self._find_group(record)
+        if group is None or host in group.hosts:
+            return {}
+        return {'scheduler_hints': {'group': group.group_id}}
+
+    def _find_group(self, record: ReplacementRecord) -> server_groups.Group | None:
+        """Return the group that keeps the server apart from others; None: none, or unknown.
+
+        The server is needed more than its place in the group.
+        """
+        try:
+            with translated(f'{record}: finding its server group'):
+                group = self._groups.find(record)
+        except exceptions.ServiceUnavailableError as error:
+            LOG.warning('%s; the new server may be on a host that its group avoids', error)
+            return None
+        return group if group is not None and group.keeps_apart else None
 
     def _check_flavor(self, record: ReplacementRecord) -> None:
         try:

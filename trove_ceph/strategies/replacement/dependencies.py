@@ -143,6 +143,9 @@ class Servers(Protocol):
         :raises ReplacementRefusedError: it does not exist, or its agent is of an earlier release
         """
 
+    def is_in_group(self, record: ReplacementRecord) -> bool:
+        """Return whether the instance is in a server group, which only a booted server can join."""
+
     def find(self, server_id: str) -> ServerFacts | None:
         """Return a server; None: Nova has none with this id any more."""
 
@@ -163,7 +166,8 @@ class Servers(Protocol):
     def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:
         """Return the hosts that work, but that of the old server, in the zone of the record.
 
-        The order is the same for each call, and another one for other replacements.
+        The order is the same for each call, and another one for other replacements. The hosts that
+        the server group of the instance avoids come last.
         """
 
     def is_host_down(self, host: str) -> bool:

@@ -12,7 +12,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord, GuestState
-from trove_ceph.db.replacement_record import ReplacementKind
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement import rules
@@ -144,7 +144,7 @@ class NewServer:
 
     def _bind_guest(self) -> bool:
         """Return whether a guest was bound; if not, no guest has the volume."""
-        if self._is_booting():
+        if self._is_booting() or self._is_to_stay_in_group():
             return False
         record, deps = self._attempt.record, self._attempt.deps
         if record.guest_id is None and record.attempts >= rules.MOST_GUESTS:
@@ -166,6 +166,16 @@ class NewServer:
             self.discard(f'{guest} was not bound: {error}')
             return False
         return True
+
+    def _is_to_stay_in_group(self) -> bool:
+        """Return whether the server must be in the server group of its instance, as no guest is.
+
+        A database whose host works can wait for the boot; one that has failed takes a guest.
+        """
+        record = self._attempt.record
+        return record.cause is FailoverCause.MAINTENANCE and self._attempt.deps.servers.is_in_group(
+            record
+        )
 
     def _claim(self) -> GuestRecord | None:
         record = self._attempt.record

@@ -98,6 +98,9 @@ class Servers:
             raise exceptions.ReplacementRefusedError('there is no guest image')
         return self._world.image
 
+    def is_in_group(self, record):
+        return self._world.is_in_group
+
     def find(self, server_id):
         world = self._world
         server = world.servers.get(server_id)

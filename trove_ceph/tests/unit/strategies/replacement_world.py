@@ -103,6 +103,7 @@ class World:
         #: The hosts that are down for Nova.
         self.down_hosts = set()
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
+        self.is_in_group = False
         #: On which hosts servers were requested; None: Nova chose.
         self.requested_hosts = []
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False

@@ -65,6 +65,11 @@ class HostTest(base.BaseTestCase):
         world.boot_looks = 0
         self.check_hosts(world, 'host-2', 'host-3', None, 'host-4')
 
+    def test_failed_server_takes_a_guest_also_if_it_is_in_a_group(self):
+        world = self.make_world(['host-4'], guest_hosts=['host-2'])
+        world.is_in_group = True
+        self.check_hosts(world)
+
     def test_rebuild_does_not_look_for_another_host(self):
         world = self.make_world(
             ['host-4'], kind=ReplacementKind.REBUILD, guest_hosts=['host-1'], is_healthy=True
@@ -88,6 +93,14 @@ class MoveTest(base.BaseTestCase):
         world.finish()
         world.check_completed()
         self.assertEqual(('host-4', ['host-4']), (world.record().new_host, world.requested_hosts))
+
+    def test_server_group_is_worth_more_than_a_guest(self):
+        """A guest is in no group; the database serves until its server is replaced."""
+        world = self.make_world(['host-4'], guest_hosts=['host-2'])
+        world.is_in_group = True
+        world.finish()
+        world.check_completed()
+        self.assertEqual(['host-4'], world.requested_hosts)
 
     def test_database_that_cannot_leave_its_host_is_not_stopped(self):
         world = self.make_world([], guest_hosts=['host-1'])

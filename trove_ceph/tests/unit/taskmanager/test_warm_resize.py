@@ -24,11 +24,14 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
         self.facts = FACTS
         self.guest = types.SimpleNamespace(guest_id='guest')
         self.errors = {}
+        self.is_in_group = False
         self.claims, self.retired = [], []
         self.deps = types.SimpleNamespace(
             store=self.store,
             instances=types.SimpleNamespace(find=lambda _id: self.facts),
-            servers=types.SimpleNamespace(find_needs=self.find_needs),
+            servers=types.SimpleNamespace(
+                find_needs=self.find_needs, is_in_group=lambda _record: self.is_in_group
+            ),
             guests=types.SimpleNamespace(claim=self.claim, retire=self.retire),
         )
 
@@ -100,6 +103,13 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
     def test_no_guest(self):
         self.guest = None
         self.assert_left_to_trove()
+
+    def test_instance_in_a_server_group(self):
+        """A guest is in no group; Nova resizes and rebuilds a server within its group."""
+        self.is_in_group = True
+        self.assert_left_to_trove()
+        self.assertIsNone(self.rebuild())
+        self.assertEqual([], self.claims)
 
     def test_cloud_that_does_not_answer(self):
         for verb in ('find_needs', 'claim'):

@@ -35,6 +35,15 @@ class Cloud(test_guest_servers.Cloud):
     def __init__(self):
         super().__init__()
         self.knows_zones, self.deleted = True, {}
+        self.groups, self.group_failure = [], False
+        setattr(self, 'get_os-server-groups', self.list_groups)
+
+    def list_groups(self, rest, query, _body):
+        assert not rest
+        if self.group_failure:
+            raise requests.exceptions.ConnectionError
+        start = int(query.get('offset', 0))
+        return {'server_groups': self.groups[start : start + 1]}
 
     def send(self, request, **options):
         version = request.headers.get('OpenStack-API-Version', '')
@@ -278,12 +287,85 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         # A zone with a host would bypass the filters of the scheduler.
         self.assertEqual(('host-2', None), (request['host'], request.get('availability_zone')))
 
+    # Server groups.
+
+    def add_group(self, policy, *members, name='another'):
+        self.cloud.groups.append(
+            {'id': f'group-{name}', 'name': name, 'policy': policy, 'members': list(members)}
+        )
+
+    def add_hosts(self, *hosts):
+        for host in hosts:
+            self.add_service('up', 0, host)
+
+    def hint(self, host):
+        self.servers.boot(self.record, host)
+        method, *_rest, body = self.cloud.requests[-1]
+        self.assertEqual('POST', method)
+        return body.get('os:scheduler_hints', {}).get('group')
+
+    def test_group_of_an_instance(self):
+        self.assertFalse(self.servers.is_in_group(self.record))
+        self.add_group('anti-affinity', 'server-of-another')
+        self.add_group('affinity', 'old-server')
+        self.assertTrue(self.servers.is_in_group(self.record))
+        self.cloud.groups[1] = {**self.cloud.groups[0], 'name': f'locality_{self.instance.id}'}
+        self.assertTrue(self.servers.is_in_group(self.record))
+        del self.cloud.groups[1]
+        self.assertFalse(self.servers.is_in_group(self.record))
+
+    def add_relative(self, **values):
+        row = trove_database.add_instance(self.instance.tenant_id, 'other-volume')
+        row.update(compute_instance_id=f'server-of-{row.id}', **values)
+        server = {'id': row.compute_instance_id, 'OS-EXT-SRV-ATTR:host': 'host-2'}
+        self.cloud.servers[row.compute_instance_id] = {'status': 'ACTIVE', **server}
+        return row
+
+    def test_group_of_a_replica_whose_old_server_is_gone(self):
+        """The group has the name of the source, or of the instance that was the source once."""
+        source = self.add_relative()
+        self.instance.update(slave_of_id=source.id)
+        self.add_group('anti-affinity', name=f'locality_{source.id}')
+        self.assertTrue(self.servers.is_in_group(self.record))
+        self.cloud.groups.clear()
+        self.add_group(
+            'anti-affinity', self.add_relative(slave_of_id=source.id).compute_instance_id
+        )
+        self.assertTrue(self.servers.is_in_group(self.record))
+
+    def test_new_server_is_kept_apart_from_the_other_members(self):
+        replica = self.add_relative(slave_of_id=self.instance.id)
+        self.add_hosts('host-1', 'host-2', 'host-3')
+        for policy in ('anti-affinity', 'soft-anti-affinity'):
+            self.cloud.groups.clear()
+            self.add_group(policy, replica.compute_instance_id, 'old-server', 'gone')
+            self.assertEqual('group-another', self.hint('host-3'))
+            for one in range(9):
+                record = self.new_record(old_host='host-1', replacement_id=f'{one}')
+                self.assertEqual(['host-3', 'host-2'], self.servers.find_other_hosts(record))
+
+    def test_group_does_not_prevent_a_boot(self):
+        replica = self.add_relative(slave_of_id=self.instance.id)
+        self.add_group('anti-affinity', replica.compute_instance_id)
+        # Nova would refuse it there, and Nova may find no other host.
+        for host in ('host-2', None):
+            self.assertIsNone(self.hint(host))
+        self.cloud.groups[0]['policy'] = 'affinity'
+        self.assertIsNone(self.hint('host-3'))
+
+    def test_groups_that_nova_does_not_show(self):
+        self.add_hosts('host-1', 'host-2')
+        self.cloud.group_failure = True
+        self.assertRaises(exceptions.ServiceUnavailableError, self.servers.is_in_group, self.record)
+        self.assertEqual(['host-1', 'host-2'], sorted(self.servers.find_other_hosts(self.record)))
+        self.assertIsNone(self.hint('host-2'))
+
     def identity(self, request):
         return request['name'], request['imageRef'], request['flavorRef']
 
     def test_booted_server_keeps_the_volume(self):
         self.servers.boot(self.record, None)
-        ((_method, _kind, _rest, _query, body),) = self.cloud.requests
+        (body,) = (body for method, *_rest, body in self.cloud.requests if method == 'POST')
         (volume,) = (
             one
             for one in body['server']['block_device_mapping_v2']

@@ -54,13 +54,7 @@ class Pool:
         deadline = self._start_wait(timeout_sec)
         while True:
             guests = self._list_guests()
-            ready = [
-                one['guest_id']
-                for one in guests
-                if one['state'] == state
-                and one['answer_sec'] is not None
-                and one['answer_sec'] <= FRESH_SEC
-            ]
+            ready = [one['guest_id'] for one in guests if _is_ready(one, state)]
             if ready and not any(one['state'] in _BUSY for one in guests):
                 return ready
             if not deadline.pause(_POLL_SEC):
@@ -70,6 +64,20 @@ class Pool:
                     '[trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests and '
                     'hot_guests in lab.toml)'
                 )
+
+    def list_ready(self, flavor_id: str, not_on: str) -> Sequence[str]:
+        """Return the ids of the guests that are ready for a failover.
+
+        :param flavor_id: that of the instance
+        :param not_on: the host of the instance
+        """
+        return [
+            one['guest_id']
+            for one in self._list_guests()
+            if _is_ready(one)
+            and one['flavor_id'] == flavor_id
+            and one['host'] not in (None, not_on)
+        ]
 
     def is_bound_to(self, instance_id: str, waited: Collection[str]) -> bool:
         """Return whether an instance has one of the guests that waited before the operation."""
@@ -83,6 +91,11 @@ class Pool:
     def of_instance(self, instance_id: str) -> Guests:
         """Return the guests that an instance has claimed, also those not deleted since then."""
         return [one for one in self._list_guests() if one['instance_id'] == instance_id]
+
+
+def _is_ready(guest: Mapping[str, Any], state: str = 'ready') -> bool:
+    answer_sec = guest['answer_sec']
+    return guest['state'] == state and answer_sec is not None and answer_sec <= FRESH_SEC
 
 
 _AWAIT = 'wait until a guest is ready, and none is being booted'

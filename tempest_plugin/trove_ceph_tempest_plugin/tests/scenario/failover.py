@@ -37,8 +37,8 @@ class FailoverTestCase(base.DatabaseTest):
             raise self.skipException("trove-api has not loaded this project's extension")
         self.server_id, self.host = self._server()
         self.addresses = self._addresses()
-        pool = guests.pool(options.guests_command) if options.guests_command else None
-        self.leaks = leaks.Leaks(self.os_admin, self.admin_client, self.instance_id, pool)
+        self.pool = guests.pool(options.guests_command) if options.guests_command else None
+        self.leaks = leaks.Leaks(self.os_admin, self.admin_client, self.instance_id, self.pool)
 
     def _server(self, instance_id=None):
         """Return the server of an instance and its host; None: of the instance of the class."""
@@ -68,6 +68,7 @@ class FailoverTestCase(base.DatabaseTest):
         with futures.ThreadPoolExecutor() as executor, entries:
             running = executor.submit(mixed.run, options.sysbench_threads, options.sysbench_seconds)
             entries.wait_for_commits(COMMITS, COMMITS_TIMEOUT_SEC)
+            waited = self._list_ready_guests()
             failed_at = time.monotonic()
             fail()
             failover_id = (request or self._force)()
@@ -95,11 +96,24 @@ class FailoverTestCase(base.DatabaseTest):
         raise_if_unexpected(load_error)
         self.assertEqual([], entries.faults())
         self.assert_moved()
+        self.assert_warm(waited)
         self.assert_nothing_leaked()
         return completed
 
     def _force(self):
         return self.failovers.create(self.instance_id, self.id())
+
+    def _list_ready_guests(self):
+        """Return the ids of the warm guests that fit the instance, on other hosts than its own."""
+        if self.pool is None:
+            return []
+        instance = self.client.get_resource('instances', self.instance_id)['instance']
+        return self.pool.list_ready(instance['flavor']['id'], self.host)
+
+    def assert_warm(self, waited):
+        """Assert that the instance has a guest that waited, unless others have taken all."""
+        if waited and not self.pool.is_bound_to(self.instance_id, waited):
+            self.assertEqual([], sorted(set(waited) & set(self._list_ready_guests())))
 
     def assert_moved(self):
         """Assert that the instance has another server, its addresses, and no trace of the old."""

@@ -200,9 +200,17 @@ class TestReplicas(replication.ReplicationTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a084')
     def test_survives_its_source(self):
-        """A detached replica is a database of its own; nothing is left of its deleted source."""
+        """A detached replica is a database of its own; nothing is left of its deleted source.
+
+        As long as the source has a replica, its deletion is refused, and changes nothing.
+        """
         rows = self.write_rows()
         (replica_id,) = self.create_replicas()
+        error = self.assertRaises(
+            exceptions.Forbidden, self.client.delete_resource, 'instances', self.instance_id
+        )
+        self.assertIn('Detach replicas before deleting replica source', str(error))
+        self.wait_for_instance_status(self.instance_id, expected_op_status=['HEALTHY'])
         self.client.put_resource(f'instances/{replica_id}', {'instance': {'replica_of': None}})
         self.wait_for_source(replica_id, None)
         self.wait_for_instance_status(replica_id, expected_op_status=['HEALTHY'])

@@ -64,6 +64,18 @@ class PoolTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.LoadFailedError, pool.await_ready, 600)
         self.assertIn('no warm guest is ready after 600 s, found: booting', str(error))
 
+    def test_guests_that_are_ready_for_a_failover(self):
+        place = {'flavor_id': 'small', 'host': 'host-2'}
+        listed = [
+            guest('a') | place,
+            guest('b') | place | {'host': 'host-1'},
+            guest('c') | place | {'host': None},
+            guest('d') | place | {'flavor_id': 'large'},
+            guest('e', answer_sec=None) | place,
+            guest('f', 'hot') | place,
+        ]
+        self.assertEqual(['a'], self.pool(listed).list_ready('small', not_on='host-1'))
+
     def test_tells_warm_from_cold(self):
         for guests, is_warm in (
             ([guest('a', 'bound', instance_id='i-1')], True),

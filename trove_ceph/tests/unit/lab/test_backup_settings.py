@@ -145,6 +145,9 @@ class BackupSettingsTest(SettingsTestCase):
 
         return self.read(text, register).trove_ceph
 
+    def test_scenario_of_reads_has_as_many_replicas_as_fit(self):
+        self.assertEqual(3, self.tempest(most_replicas=3).read_replicas)
+
     def test_scenarios_of_backups_follow_the_setting(self):
         for backups, expected in (('trove_ceph', True), ('stock', False)):
             self.assertEqual(expected, self.tempest(lab_backups=backups).backups)

@@ -23,12 +23,12 @@ def main(argv=None) -> int:
     plans = plan.draw(seed, args.rounds, verbs, names)
     print(f'{len(plans)} rounds, seed {seed}', flush=True)
     target = _connect(root)
-    target.remove_leftovers()
-    supervisor = services.Supervisor(root)
+    runner = rounds.Rounds(target, services.Supervisor(root).kill)
+    runner.repeat(target.remove_leftovers)
     results = []
     print(report.line(report.HEADER), flush=True)
     try:
-        for result in rounds.Rounds(target, supervisor.kill).run(plans):
+        for result in runner.run(plans):
             results.append(result)
             print(report.line(report.row(result)), flush=True)
     finally:

@@ -4,7 +4,7 @@
 An operation is settled once its tenant has a result and can continue: a backup is COMPLETED or
 FAILED and its instance ACTIVE again, a copy or a verification is done, a deleted backup or replica
 is gone, a restored instance or a new replica has a server or an error, a replica that is
-re-provisioned is at rest again.
+re-provisioned is at rest again, no task of a promotion or a detachment is left.
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ from troveclient import exceptions
 PREFIX = 'fault-injection-'
 #: States of a replica that is not being re-provisioned.
 _AT_REST = ('following', 'broken')
+#: Statuses of an instance on which no operation runs.
+_IDLE = ('ACTIVE', 'ERROR', 'gone')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Operation:
     state: Callable[[], State]
     remove: Callable[[], None]
     made_id: str
+
+
+class SourceReturnsError(Exception):
+    """The tenant's database is being promoted back; repeat the request."""
 
 
 class Cloud:
@@ -162,6 +168,39 @@ class Cloud:
 
         return Operation(state, lambda: self._remove_instance(replica_id), replica_id)
 
+    def promote(self, _label: str, replica_id: str) -> Operation:
+        """Make a replica the source, which the database is again in the end."""
+        self._trove.instances.promote_to_replica_source(replica_id)
+
+        def state() -> State:
+            statuses = [self._instance_status(one) for one in (replica_id, self._instance_id)]
+            of_replica, of_source = map(self._shown_state, (replica_id, self._instance_id))
+            good = not of_replica and of_source == 'following'
+            has_result = bool(of_replica) or good
+            text = ', '.join(
+                f'{status} {shown or "as source"}'
+                for status, shown in zip(statuses, (of_replica, of_source), strict=True)
+            )
+            settled = has_result and all(one in _IDLE for one in statuses)
+            return State(settled, text, good)
+
+        def remove() -> None:
+            self._return_source()
+            self._remove_instance(replica_id)
+
+        return Operation(state, remove, replica_id)
+
+    def detach(self, _label: str, replica_id: str) -> Operation:
+        """Make a replica a database of its own."""
+        self._trove.instances.update(replica_id, detach_replica_source=True)
+
+        def state() -> State:
+            status, shown = self._instance_status(replica_id), self._shown_state(replica_id)
+            text = f'{status}, {shown or "detached"}'
+            return State(status in _IDLE, text, not shown)
+
+        return Operation(state, lambda: self._remove_instance(replica_id), replica_id)
+
     def backup_status(self, backup_id: str) -> str:
         """Return the status of a backup, or an empty string if it is gone."""
         try:
@@ -175,7 +214,11 @@ class Cloud:
         return [f'{one.name} {one.status}' for one in found if one.name.startswith(PREFIX)]
 
     def remove_leftovers(self) -> None:
-        """Delete the backups and instances of an earlier run."""
+        """Delete the backups and instances of an earlier run.
+
+        :raises SourceReturnsError: the database is not the source again yet
+        """
+        self._return_source()
         for backup in self._trove.backups.list():
             if backup.name.startswith(PREFIX):
                 self._delete(backup.id)
@@ -217,6 +260,24 @@ class Cloud:
     def _replica(self, instance_id: str) -> Mapping[str, Any]:
         return self._trove.client.get(f'/replication/{instance_id}')[1]['replication']
 
+    def _shown_state(self, instance_id: str) -> str:
+        """Return the state of a replica, or an empty string if it is none."""
+        try:
+            return self._replica(instance_id)['state'] or ''
+        except exceptions.NotFound:
+            return ''
+
+    def _return_source(self) -> None:
+        """Have the database promoted back if it is a replica.
+
+        :raises SourceReturnsError: it is not the source again yet
+        """
+        if not self._shown_state(self._instance_id):
+            return
+        if self._instance_status(self._instance_id) in _IDLE:
+            self._trove.instances.promote_to_replica_source(self._instance_id)
+        raise SourceReturnsError
+
     def _instance_status(self, instance_id: str) -> str:
         # The list does not wait for a reply of the guest agent.
         found = [one.status for one in self._trove.instances.list() if one.id == instance_id]
@@ -249,6 +310,8 @@ VERBS: dict[str, Callable[[Cloud, str, str], Operation]] = {
     'create-replica': Cloud.create_replica,
     'delete-replica': Cloud.delete_replica,
     'reprovision': Cloud.reprovision,
+    'promote': Cloud.promote,
+    'detach': Cloud.detach,
 }
 #: What creates the backup or the replica on which an operation works.
 PREPARATIONS: dict[str, Callable[[Cloud, str], Operation]] = {
@@ -258,4 +321,6 @@ PREPARATIONS: dict[str, Callable[[Cloud, str], Operation]] = {
     'restore': Cloud.take,
     'delete-replica': Cloud.follow,
     'reprovision': Cloud.follow,
+    'promote': Cloud.follow,
+    'detach': Cloud.follow,
 }

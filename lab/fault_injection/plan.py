@@ -16,6 +16,8 @@ TYPICAL_SEC = {
     'create-replica': 8.0,
     'delete-replica': 6.0,
     'reprovision': 30.0,
+    'promote': 20.0,
+    'detach': 10.0,
 }
 
 

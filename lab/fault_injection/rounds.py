@@ -19,6 +19,7 @@ _UNREACHABLE = (
     keystoneauth1.exceptions.HttpServerError,
     troveclient.exceptions.ClientException,
 )
+_REPEATED = (*_UNREACHABLE, operations.SourceReturnsError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Rounds:
         state = self._wait(operation.state, killed_at + GIVE_UP_SEC)
         settled_sec = self._clock() - killed_at if state.settled else None
         for remove in (operation.remove, *([subject.remove] if subject else [])):
-            self._remove(remove)
+            self.repeat(remove)
         return Result(plan, before.settled, settled_sec, state.text, state.good)
 
     def _prepare(self, name: str, label: str) -> operations.Operation | None:
@@ -95,12 +96,13 @@ class Rounds:
         except _UNREACHABLE as error:
             return operations.State(False, f'the cloud does not answer: {error}')
 
-    def _remove(self, remove: Callable[[], None]) -> None:
+    def repeat(self, remove: Callable[[], None]) -> None:
+        """Remove objects, also if the cloud does not answer for a while."""
         deadline = self._clock() + GIVE_UP_SEC
         while True:
             try:
                 return remove()
-            except _UNREACHABLE:
+            except _REPEATED:
                 if self._clock() > deadline:
                     raise
             self._sleep(POLL_SEC)

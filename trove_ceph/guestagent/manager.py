@@ -13,7 +13,6 @@ import functools
 import inspect
 import socket
 import subprocess
-from collections.abc import Collection
 
 import docker
 from oslo_log import log as logging
@@ -137,7 +136,8 @@ class Manager(mysql_manager.Manager):
         self.app.stop_db()
         configure()
         self._start_clone(given.get('ds_version'), data_dir, snapshot)
-        if self.adm.is_root_enabled():
+        # The taskmanager records that of a replica, as that of its source.
+        if not snapshot and self.adm.is_root_enabled():
             self.status.report_root(context)
 
     def start_without_instance(self, load):
@@ -158,14 +158,12 @@ class Manager(mysql_manager.Manager):
 
     def _start_clone(self, ds_version, data_dir, replica_info):
         """Start the server with a new identity; one that becomes a replica follows its source."""
-        not_persisted: Collection[str] = ()
         self._volume().mark_clone()
         if replica_info:
             mysql_tls.enable_of_source(self, replica_info)
             # It must refuse writes before the first client comes.
             read_only.configure_replica(self.app)
-            not_persisted = read_only.REPLICA_OPTIONS
-        restored_server.RestoredServer(self.app, data_dir, not_persisted).start(
+        restored_server.RestoredServer(self.app, data_dir, is_replica=bool(replica_info)).start(
             ds_version, self.get_start_db_params(data_dir)
         )
         if replica_info:

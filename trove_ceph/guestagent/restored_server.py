@@ -6,6 +6,9 @@ a new UUID, a ``server_id`` of its own, new passwords of Trove's own accounts, a
 source. None of this is written to the binary log, because an errant transaction would prevent this
 server from becoming a replica of its origin.
 
+Remote root accounts, which a tenant has enabled, get an unknown password as well, unless the server
+is to be a replica: it must have the accounts of its source, which it may replace one day.
+
 A single start suffices: the server executes the statements before it accepts connections
 (:mod:`~trove_ceph.guestagent.init_file`).
 """
@@ -13,14 +16,13 @@ A single start suffices: the server executes the statements before it accepts co
 import contextlib
 import dataclasses
 import posixpath
-from collections.abc import Collection
 
 import pymysql
 from oslo_log import log as logging
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import init_file, persisted_options, server, server_uuid
+from trove_ceph.guestagent import init_file, persisted_options, read_only, server, server_uuid
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ class Passwords:
     :param root: password of ``root@localhost``
     :param admin: password of Trove's administrative account
     :param remote_root: password of remote root accounts, if the tenant enabled them; unknown to the
-        tenant, who can request a new one as for any instance
+        tenant, who can request a new one as for any instance, but a replica
     """
 
     root: str = dataclasses.field(repr=False)
@@ -49,23 +51,32 @@ def new_passwords() -> Passwords:
     return Passwords(*(init_file.new_password() for _ in range(3)))
 
 
-def statements(passwords: Passwords) -> list[str]:
-    """Return the statements that replace the identity of a server; each is idempotent."""
-    remote_accounts = (
-        "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host), ' IDENTIFIED BY ', "
-        f"QUOTE('{passwords.remote_root}')) "
-        "FROM mysql.user WHERE User = 'root' AND Host <> 'localhost'"
-    )
+def statements(passwords: Passwords, is_replica: bool = False) -> list[str]:
+    """Return the statements that replace the identity of a server; each is idempotent.
+
+    :param is_replica: remote root accounts keep the passwords that they have on the source
+    """
     return [
         init_file.NOT_LOGGED,
         "SET SESSION sql_mode = '', group_concat_max_len = 1048576",
         'RESET REPLICA ALL',
+        *([] if is_replica else _remote_root_statements(passwords.remote_root)),
+        *init_file.account_statements('root', passwords.root),
+        *init_file.account_statements(init_file.ADMIN, passwords.admin),
+    ]
+
+
+def _remote_root_statements(password: str) -> list[str]:
+    remote_accounts = (
+        "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host), ' IDENTIFIED BY ', "
+        f"QUOTE('{password}')) "
+        "FROM mysql.user WHERE User = 'root' AND Host <> 'localhost'"
+    )
+    return [
         f'SET @others = ({remote_accounts})',
         "SET @statement = COALESCE(CONCAT('ALTER USER ', @others), 'DO 0')",
         'PREPARE statement FROM @statement',
         'EXECUTE statement',
-        *init_file.account_statements('root', passwords.root),
-        *init_file.account_statements(init_file.ADMIN, passwords.admin),
     ]
 
 
@@ -74,14 +85,14 @@ class RestoredServer:
 
     :param app: Trove's application, configured for ``data_dir`` and stopped
     :param data_dir: path of the data directory, the same in the container and on the host
-    :param not_persisted: options that my.cnf decides for the instance from now on, even if they
-        were persisted on the origin, besides its ``server_id``
+    :param is_replica: it is to follow the origin. Then my.cnf decides that it refuses writes, even
+        if the origin has persisted the contrary.
     """
 
-    def __init__(self, app: server.MySqlServer, data_dir: str, not_persisted: Collection[str] = ()):
+    def __init__(self, app: server.MySqlServer, data_dir: str, is_replica: bool = False):
         self._app = app
         self._data_dir = data_dir
-        self._not_persisted = ('server_id', *not_persisted)
+        self._is_replica = is_replica
 
     def start(self, ds_version: str | None, command: str) -> None:
         """Start the server, which recovers the data, with a new identity.
@@ -92,10 +103,11 @@ class RestoredServer:
         self._check()
         passwords = new_passwords()
         server_uuid.remove(self._data_dir)
-        persisted_options.remove(self._app, self._data_dir, self._not_persisted)
+        not_persisted = read_only.REPLICA_OPTIONS if self._is_replica else ()
+        persisted_options.remove(self._app, self._data_dir, ('server_id', *not_persisted))
         self._app.save_password('root', passwords.root)
         self._app.save_password(init_file.ADMIN, passwords.admin)
-        with init_file.configured(self._app, statements(passwords), OPTIONS):
+        with init_file.configured(self._app, statements(passwords, self._is_replica), OPTIONS):
             self._app.start_db(ds_version=ds_version, command=command)
             self._verify_identity()
 

@@ -16,7 +16,13 @@ from trove_ceph.strategies.replication import clones
 from trove_ceph.strategies.replication import create as creation
 from trove_ceph.strategies.replication.dependencies import ReplicationDependencies
 from trove_ceph.taskmanager import reprovisionings
-from trove_ceph.trove_adapter import instance_creation, service_context, trove_db, warm_server
+from trove_ceph.trove_adapter import (
+    instance_creation,
+    replication_rows,
+    service_context,
+    trove_db,
+    warm_server,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -176,6 +182,7 @@ class Replication:
         return is_following
 
     def _register(self, volumes: creation.VolumeCreation, source_id: str, instance_id: str) -> None:
+        replication_rows.ReplicationRows().copy_root_record(instance_id)
         deps = self._get_deps()
         replica = deps.backup.trove.find_instance(instance_id)
         if replica is not None:

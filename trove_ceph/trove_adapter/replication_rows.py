@@ -30,6 +30,9 @@ _INSTANCES = sa.table(
         ),
     ),
 )
+_ROOT_HISTORY = sa.table(
+    'root_enabled_history', *map(sa.column, ('id', 'user', 'created', 'deleted_at'))
+)
 _USAGES = sa.table('quota_usages', *map(sa.column, ('tenant_id', 'resource', 'in_use')))
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
@@ -62,10 +65,16 @@ class ReplicationRows:
 
     @retry_on_deadlock
     def record(self, changes: Sequence[RowChange]) -> None:
-        """Record the sources of instances and end the operation that they have as task."""
+        """Record the sources of instances and end the operation that they have as task.
+
+        Of a replica that becomes independent, Trove then records whether root is enabled as of its
+        former source, whose accounts it has.
+        """
         with self._transactions.writing() as session:
             now = self._transactions.clock()
             for change in changes:
+                if change.source_id is None:
+                    self._copy_root_record(session, change.instance_id)
                 self._update(
                     session,
                     _COLUMNS.id == change.instance_id,
@@ -74,6 +83,16 @@ class ReplicationRows:
                 )
                 self._end_task(session, change.instance_id, change.task, now)
         self._end_stale({one.instance_id: one.task for one in changes})
+
+    @retry_on_deadlock
+    def copy_root_record(self, replica_id: str) -> None:
+        """Record of a new replica what is recorded of its source: whether root is enabled.
+
+        It has the accounts of the source. What the source enables later is recorded when the
+        replica is promoted or detached.
+        """
+        with self._transactions.writing() as session:
+            self._copy_root_record(session, replica_id)
 
     @retry_on_deadlock
     def begin_ejection(self, instance_ids: Collection[str]) -> bool:
@@ -153,6 +172,21 @@ class ReplicationRows:
                 )
                 for row in session.execute(query.order_by(_COLUMNS.id))
             ]
+
+    @staticmethod
+    def _copy_root_record(session: orm.Session, replica_id: str) -> None:
+        """Do nothing for an instance that is no replica."""
+        query = sa.select(_COLUMNS.slave_of_id).where(_COLUMNS.id == replica_id)
+        source_id = session.execute(query).scalar()
+        if source_id is None:
+            return
+        found = session.execute(
+            sa.select(_ROOT_HISTORY).where(_ROOT_HISTORY.c.id == source_id)
+        ).one_or_none()
+        session.execute(sa.delete(_ROOT_HISTORY).where(_ROOT_HISTORY.c.id == replica_id))
+        if found is not None:
+            values = {**found._mapping, 'id': replica_id}
+            session.execute(sa.insert(_ROOT_HISTORY).values(values))
 
     def _end_task(
         self, session: orm.Session, instance_id: str, task: str, now: datetime.datetime

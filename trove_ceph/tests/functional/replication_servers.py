@@ -239,7 +239,7 @@ def start_clone(app):
         persisted_options.without(persisted.read_text(), read_only.REPLICA_OPTIONS)
     )
     path = app.server.socket.parent / _INIT_FILE
-    statements = restored_server.statements(PASSWORDS)
+    statements = restored_server.statements(PASSWORDS, is_replica=True)
     path.write_text(''.join(f'{statement};\n' for statement in statements))
     app.password = PASSWORDS.root
     app.start(init_file=f'/run/mysqld/{_INIT_FILE}', **restored_server.OPTIONS)

@@ -26,6 +26,7 @@ CREATE EVENT shop.tick ON SCHEDULE EVERY 1 SECOND DO INSERT INTO shop.events VAL
 SET PERSIST event_scheduler = ON
 SET PERSIST super_read_only = OFF
 SET PERSIST max_connections = 77
+CREATE USER 'root'@'%' IDENTIFIED BY 'of-the-tenant-1A'
 INSERT INTO shop.orders (note) VALUES ('first')
 """.strip()
 
@@ -82,8 +83,19 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
             self.assertNotIn(name, persisted)
         self._refused(self.replica, 'CREATE DATABASE errant')
         self._check_equal(self.source, self.replica)
+        self._check_same_accounts(self.source, self.replica)
         read_only.become_writable(self.source)
         self._check_restarts()
+
+    def _check_same_accounts(self, source, replica):
+        """Check that all accounts but those of Trove have the same passwords on both servers."""
+        accounts = (
+            'SELECT User, Host, authentication_string FROM mysql.user '
+            "WHERE Host <> 'localhost' ORDER BY User, Host"
+        )
+        found = source.query(accounts)
+        self.assertIn(('root', '%'), [account[:2] for account in found])
+        self.assertEqual(found, replica.query(accounts))
 
     def _check_restarts(self):
         """A server that docker restarts neither follows nor writes until the agent sees it."""

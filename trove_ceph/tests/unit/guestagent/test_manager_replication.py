@@ -63,8 +63,8 @@ class ManagerReplicationTest(base.BaseTestCase):
             self.useFixture(
                 fixtures.MonkeyPatch(
                     f'trove_ceph.guestagent.{module}.{name}Server',
-                    lambda _app, _data, *others, name=name: mock.Mock(
-                        start=lambda *given: done.start(name, *given, *others)
+                    lambda _app, _data, name=name, **options: mock.Mock(
+                        start=lambda *given: done.start(name, *given, **options)
                     ),
                 )
             )
@@ -102,6 +102,7 @@ class ManagerReplicationTest(base.BaseTestCase):
 
     @testtools.skipIf(contract.IS_TROVE_25, 'Trove 25 has no certificates')
     def test_replica_is_prepared_in_one_start(self):
+        self.manager.adm.is_root_enabled.return_value = True
         self.manager.do_prepare(
             'context',
             packages=None,
@@ -118,7 +119,7 @@ class ManagerReplicationTest(base.BaseTestCase):
             snapshot=CONTEXT | CERTIFICATES,
             ds_version='9.7.4',
         )
-        started = mock.call.start('Restored', '9.7.4', COMMAND, read_only.REPLICA_OPTIONS)
+        started = mock.call.start('Restored', '9.7.4', COMMAND, is_replica=True)
         self.assertIn(started, self.done.mock_calls)
         followed = mock.call.replication.connect_to_master(self.manager.app, CONTEXT | CERTIFICATES)
         self.assertEqual(followed, self.done.mock_calls[-1])
@@ -131,6 +132,8 @@ class ManagerReplicationTest(base.BaseTestCase):
             ],
             self.actions()[-4:],
         )
+        # Trove's record of root is that of the source, which may have disabled it.
+        self.done.status.report_root.assert_not_called()
         # Its users require TLS as those of the source; to alter them would be errant.
         self.done.enable_ssl_certificate.assert_called_once_with(
             'enforced', 'the files', apply_overrides=False, is_startup=True

@@ -54,8 +54,8 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove_ceph.guestagent.restored_server.RestoredServer',
-                lambda _app, data_dir, not_persisted: mock.Mock(
-                    start=lambda *given: done.start(data_dir, *given, *not_persisted)
+                lambda _app, data_dir, is_replica: mock.Mock(
+                    start=lambda *given: done.start(data_dir, *given, is_replica)
                 ),
             )
         )
@@ -77,7 +77,9 @@ class ManagerStartTest(manager_world.ManagerTestCase):
                 mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
                 mock.call.app.update_overrides({'max_connections': 7}),
                 mock.call.mark_clone(),
-                mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
+                mock.call.start(
+                    '/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data', False
+                ),
             ],
             self.prepare(),
         )

@@ -39,6 +39,14 @@ class StatementsTest(base.BaseTestCase):
                 ['CREATE USER IF NOT EXISTS ', 'GRANT ALL ON *.* TO ', 'ALTER USER '], verbs
             )
 
+    def test_replica_keeps_the_remote_accounts_of_its_source(self):
+        of_replica = restored_server.statements(self.passwords, is_replica=True)
+        for one in ('for-remote', 'PREPARE', '@others'):
+            self.assertIn(one, ''.join(self.statements))
+            self.assertNotIn(one, ''.join(of_replica))
+        self.assertEqual([one for one in self.statements if one in of_replica], of_replica)
+        self.assertEqual(len(self.statements) - 4, len(of_replica))
+
     def test_one_line_each(self):
         """The server reads lines and ends a statement at a semicolon."""
         for statement in self.statements:
@@ -73,15 +81,16 @@ class RestoredServerTest(base.BaseTestCase):
     def test_persisted_options_of_the_origin(self):
         path = f'{DATA}/{persisted_options.FILE}'
         names = ('server_id', 'read_only', 'sort_buffer_size')
-        for not_persisted, kept in (
-            ((), {'read_only': {}, 'sort_buffer_size': {}}),
-            (('read_only',), {'sort_buffer_size': {}}),
+        for is_replica, kept in (
+            (False, {'read_only': {}, 'sort_buffer_size': {}}),
+            (True, {'sort_buffer_size': {}}),
         ):
             self.files.contents[path] = json.dumps({'variables': {name: {} for name in names}})
-            restored = restored_server.RestoredServer(self.app, DATA, not_persisted)
+            restored = restored_server.RestoredServer(self.app, DATA, is_replica)
             restored.start('9.7.4', COMMAND)
             (*_others, (_version, _command, _options, files)) = self.app.starts
             self.assertEqual({'variables': kept}, json.loads(files[path]))
+            self.assertEqual(is_replica, '@others' not in files[init_file.PATH])
 
     def check_nothing_is_left(self):
         self.assertEqual({}, self.app.settings)

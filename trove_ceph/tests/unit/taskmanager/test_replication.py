@@ -8,7 +8,9 @@ import uuid
 import fixtures
 import oslo_db.exception
 from oslotest import base
+from trove.common import context as trove_context
 from trove.common import notification
+from trove.extensions.common import models as root_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
@@ -77,6 +79,12 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
         self.assertEqual(trove_database.instance(first.instance_id).volume_id, first.volume_id)
         self.assertIsNotNone(first.cloned_at)
         self.assertEqual({first.instance_id}, self.world.accounts)
+
+    def test_records_that_root_is_enabled_as_on_the_source(self):
+        root_models.RootHistory.create(trove_context.TroveContext(), self.world.instance.id)
+        self.create()
+        for one in self.world.replicas:
+            self.assertIsNotNone(root_models.RootHistory.load(None, one))
 
     def test_keeps_the_accounts_of_replicas_that_are_not_recorded(self):
         self.world.accounts.add(self.world.add_replica())

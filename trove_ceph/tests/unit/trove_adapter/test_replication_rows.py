@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of replicas and tasks, in Trove's own table of instances."""
 
+import types
+from unittest import mock
+
+from trove.common import context as trove_context
+from trove.extensions.common import models as root_models
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
 from trove.quota.quota import QUOTAS
@@ -65,6 +70,37 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.assertEqual((None, InstanceTasks.NONE), self.shown(self.one))
         self.assertEqual((self.one.id, InstanceTasks.MIGRATING), self.shown(self.two))
         self.assertEqual((self.one.id, InstanceTasks.PROMOTION_ERROR), self.shown(self.source))
+
+    def has_root(self, instance):
+        context = trove_context.TroveContext()
+        status = types.SimpleNamespace(is_datastore_running=True)
+        with mock.patch.object(root_models, 'load_and_verify', return_value=status):
+            return root_models.Root.load(context, instance.id)
+
+    def enable_root(self, instance):
+        root_models.RootHistory.create(trove_context.TroveContext(), instance.id)
+
+    def test_root_of_a_new_replica_is_that_of_its_source(self):
+        self.enable_root(self.one)
+        self.rows.copy_root_record(self.one.id)
+        self.assertFalse(self.has_root(self.one))
+        self.enable_root(self.source)
+        for _again in range(2):
+            self.rows.copy_root_record(self.one.id)
+            self.rows.copy_root_record(self.source.id)
+            self.assertEqual([True, True], [self.has_root(self.source), self.has_root(self.one)])
+        root_models.RootHistory.load(None, self.source.id).delete()
+        self.rows.copy_root_record(self.one.id)
+        self.assertFalse(self.has_root(self.one))
+
+    def test_root_of_a_promoted_replica_is_that_of_its_source(self):
+        """Also if it was enabled while the replica followed."""
+        self.enable_root(self.source)
+        promotion = [RowChange(self.one.id, None), RowChange(self.source.id, self.one.id)]
+        for _again in range(2):
+            self.rows.record(promotion)
+            self.assertEqual([True, True], [self.has_root(self.source), self.has_root(self.one)])
+        self.assertFalse(self.has_root(self.two))
 
     def test_keeps_other_tasks(self):
         self.one.update(task_status=InstanceTasks.DELETING)
@@ -141,6 +177,10 @@ class ReplicationRowsTest(contract.ContractTestCase):
         table = replication_rows._INSTANCES
         self.assertEqual(instance_models.DBInstance._table_name, table.name)
         self.assert_columns(instance_models.DBInstance, *(one.name for one in table.columns))
+
+        table = replication_rows._ROOT_HISTORY
+        self.assertEqual(root_models.RootHistory._table_name, table.name)
+        self.assert_columns(root_models.RootHistory, *(one.name for one in table.columns))
 
     def test_tasks(self):
         for name in (

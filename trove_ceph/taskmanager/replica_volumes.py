@@ -80,6 +80,11 @@ class ReplicaVolumes:
             return False
         return True
 
+    def find_size_gib(self, volume_id: str) -> int | None:
+        """Return the size of a volume; None: Cinder has no such volume."""
+        volume = self._deps.cinder.find_volume(volume_id)
+        return None if volume is None else volume.size_gib
+
     def find_own_bytes(self, volume_id: str) -> int | None:
         """Return the space that a volume does not share; None: it cannot be measured now."""
         try:
@@ -129,7 +134,8 @@ class ReplicaClones:
         policy of the source names, or the tier of the source, or on that of the present volume.
 
         :raises ReprovisioningRefusedError: the source, its settings, its policy, or the volume type
-            of the replica, do not allow it, or its pool or Cinder's quota has no room for the clone
+            of the replica, do not allow it, or its pool, Cinder's quota, or that of its project has
+            no room for the clone
         :raises GuestUnavailableError: the source does not serve
         """
         try:
@@ -157,6 +163,7 @@ class ReplicaClones:
         # An earlier attempt may have created the volume: the quota counts it already.
         if not self._deps.cinder.find_volumes(record.request_id):
             size_gib = max(-(-facts.size_bytes // units.Gi), old_size_gib)
+            self._deps.trove.check_volume_quota(record.instance_id, size_gib)
             room.check_room(self._deps, str(record), target.backend, target.volume_type, size_gib)
         snapshot = clones.SharedSnapshot(self._deps, image, record.request_id)
         volume = clones.ReplicaVolume(

@@ -28,7 +28,7 @@ from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
-from trove_ceph.trove_adapter import server_description, service_context, trove_db
+from trove_ceph.trove_adapter import quota_usage, server_description, service_context, trove_db
 from trove_ceph.trove_compat import guest_files
 
 #: Trove shows no more of a fault.
@@ -36,7 +36,7 @@ _MAX_FAULT = 255
 _INSTANCES = sa.table(
     'instances',
     *map(sa.column, ('id', 'deleted', 'task_id', 'compute_instance_id', 'flavor_id', 'volume_id')),
-    sa.column('updated'),
+    *map(sa.column, ('updated', 'volume_size', 'tenant_id')),
 )
 _STATUSES = sa.table(
     'service_statuses',
@@ -125,14 +125,19 @@ class ReplacedInstances:
             )
 
     @retry_on_deadlock
-    def set_volume(self, instance_id: str, volume_id: str) -> None:
-        """Make a volume that of an instance; idempotent.
-
-        :raises ReplacementCanceledError: the instance is being deleted
-        """
+    def set_volume(self, instance_id: str, volume_id: str, size_gib: int | None) -> None:
+        """Make a volume that of an instance, and count its size; idempotent."""
+        values: dict[str, Any] = {'volume_id': volume_id}
         with self._transactions.writing() as session:
-            now = self._transactions.clock()
-            if not _update_instance(session, instance_id, volume_id=volume_id, updated=now):
+            if size_gib is not None:
+                values['volume_size'] = size_gib
+                columns = (_INSTANCES.c.tenant_id, _INSTANCES.c.volume_size)
+                query = sa.select(*columns).where(_INSTANCES.c.id == instance_id)
+                row = session.execute(query.with_for_update()).one()
+                growth_gib = size_gib - (row.volume_size or 0)
+                quota_usage.add(session, row.tenant_id, {'volumes': growth_gib})
+            values['updated'] = self._transactions.clock()
+            if not _update_instance(session, instance_id, **values):
                 raise exceptions.ReplacementCanceledError(
                     f'instance {instance_id}: it is being deleted, so its volume is not replaced'
                 )

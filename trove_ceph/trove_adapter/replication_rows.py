@@ -17,7 +17,7 @@ from trove.instance.tasks import InstanceTask, InstanceTasks
 from trove_ceph.db import replacement_record
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
-from trove_ceph.trove_adapter import trove_db
+from trove_ceph.trove_adapter import quota_usage, trove_db
 from trove_ceph.trove_adapter.replacement_servers import translated
 
 _INSTANCES = sa.table(
@@ -33,7 +33,6 @@ _INSTANCES = sa.table(
 _ROOT_HISTORY = sa.table(
     'root_enabled_history', *map(sa.column, ('id', 'user', 'created', 'deleted_at'))
 )
-_USAGES = sa.table('quota_usages', *map(sa.column, ('tenant_id', 'resource', 'in_use')))
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
 _OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
@@ -140,15 +139,8 @@ class ReplicationRows:
             if row is None:
                 return
             self._set_task(session, own, task, self._transactions.clock())
-            for resource, count in (
-                *(('instances', 1), ('volumes', row.volume_size or 0)),
-                ('ram', ram_mib),
-            ):
-                session.execute(
-                    sa.update(_USAGES)
-                    .where(_USAGES.c.tenant_id == row.tenant_id, _USAGES.c.resource == resource)
-                    .values(in_use=_USAGES.c.in_use + count)
-                )
+            used = {'instances': 1, 'volumes': row.volume_size or 0, 'ram': ram_mib}
+            quota_usage.add(session, row.tenant_id, used)
 
     def add_fault(self, instance_id: str, text: str) -> None:
         """Show a tenant what happened to an instance; do nothing if it is deleted."""

@@ -97,6 +97,22 @@ class TroveDatabase:
         if row is not None and not row.deleted:
             row.update(volume_id=volume_id)
 
+    def check_volume_quota(self, instance_id: str, size_gib: int) -> None:
+        """Check that the volume of an instance may be that large by the quota of its project."""
+        row = find_row(instance_models.DBInstance, instance_id)
+        growth_gib = 0 if row is None else size_gib - (row.volume_size or 0)
+        if growth_gib <= 0:
+            return
+        limit = quota.QUOTAS.get_quota_by_tenant(row.tenant_id, 'volumes')
+        usage = quota.QUOTAS.get_quota_usage(limit)
+        used_gib = usage.in_use + usage.reserved
+        if 0 <= limit.hard_limit < used_gib + growth_gib:
+            raise exceptions.ReplicaRefusedError(
+                f'instance {instance_id}: its source has grown, so the fresh clone needs '
+                f'{growth_gib} GiB more of the quota of volumes, of which {used_gib} of '
+                f'{limit.hard_limit} GiB are used; delete instances, or ask for a larger quota'
+            )
+
     def fail_volume(self, instance_id: str) -> None:
         """Show that building an instance failed at its volume; do nothing if it is deleted."""
         row = find_row(instance_models.DBInstance, instance_id)

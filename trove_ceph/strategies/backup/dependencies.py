@@ -29,6 +29,12 @@ class Trove(Protocol):
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
         """Set the volume of an instance; do nothing if the instance is deleted."""
 
+    def check_volume_quota(self, instance_id: str, size_gib: int) -> None:
+        """Check that the volume of an instance may be that large by the quota of its project.
+
+        :raises ReplicaRefusedError: it would grow beyond the quota
+        """
+
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
         """Return a backup, even a deleted one."""
 

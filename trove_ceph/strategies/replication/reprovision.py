@@ -234,7 +234,7 @@ class Reprovisioning:
     def _show(self) -> None:
         record, deps = self._attempt.record, self._attempt.deps
         assert record.new_volume_id is not None
-        deps.instances.set_volume(record.instance_id, record.new_volume_id)
+        self._set_volume(record.new_volume_id)
         self._attempt.advance(
             Event.EXCHANGED,
             volume_id=record.new_volume_id,
@@ -244,6 +244,12 @@ class Reprovisioning:
             failed_starts=0,
         )
         LOG.info('%s: has the new volume %s', record, record.new_volume_id)
+
+    def _set_volume(self, volume_id: str) -> None:
+        # The clone of a source that has grown is larger than the old volume.
+        deps = self._attempt.deps
+        size_gib = deps.volumes.find_size_gib(volume_id)
+        deps.instances.set_volume(self._attempt.record.instance_id, volume_id, size_gib)
 
     # The new volume.
 
@@ -312,7 +318,7 @@ class Reprovisioning:
         assert record.volume_id is not None and record.new_volume_id is not None
         with self._limited():
             self._exchange.run(record.new_volume_id, record.volume_id)
-        self._attempt.deps.instances.set_volume(record.instance_id, record.volume_id)
+        self._set_volume(record.volume_id)
 
     def _restart(self) -> None:
         reason = Start(self._attempt).start_on_old_volume()

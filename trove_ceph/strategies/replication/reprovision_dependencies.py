@@ -44,9 +44,13 @@ class Instances(Protocol):
     def find(self, instance_id: str) -> InstanceFacts | None:
         """Return an instance, even a deleted one."""
 
-    def set_volume(self, instance_id: str, volume_id: str) -> None:
-        """Make a volume that of an instance; idempotent.
+    def set_volume(self, instance_id: str, volume_id: str, size_gib: int | None) -> None:
+        """Make a volume that of an instance, and count its size; idempotent.
 
+        In one transaction, the used quota of the project changes with the size, even beyond the
+        limit.
+
+        :param size_gib: None: it stays as it is
         :raises ReplacementCanceledError: the instance is being deleted
         """
 
@@ -101,6 +105,12 @@ class Volumes(Protocol):
 
     def can_be_read(self, volume_id: str) -> bool:
         """Return whether the pool of a volume answers, and has its image."""
+
+    def find_size_gib(self, volume_id: str) -> int | None:
+        """Return the size of a volume; None: Cinder has no such volume.
+
+        :raises ServiceUnavailableError: Cinder does not answer
+        """
 
     def find_own_bytes(self, volume_id: str) -> int | None:
         """Return the space that a volume does not share; None: it cannot be measured now."""

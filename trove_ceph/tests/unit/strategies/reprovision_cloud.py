@@ -43,6 +43,7 @@ class Volume:
     status: str = 'available'
     is_lost: bool = False
     is_forgotten: bool = False
+    size_gib: int = 1
 
 
 class Servers:
@@ -138,6 +139,10 @@ class Volumes:
         volume = self._world.volumes.get(volume_id)
         return volume is not None and not volume.is_lost
 
+    def find_size_gib(self, volume_id):
+        volume = self._world.volumes.get(volume_id)
+        return None if volume is None else volume.size_gib
+
     def find_own_bytes(self, volume_id):
         return self._world.own_bytes
 
@@ -164,7 +169,8 @@ class Clones:
                 world.clone_errors -= 1
                 raise exceptions.CephUnreachableError('the pool of the replicas does not answer')
             found = [f'volume-new-{record.request_id}']
-            world.volumes[found[0]] = Volume(world.position)
+            # The source has grown.
+            world.volumes[found[0]] = Volume(world.position, size_gib=2)
         return found[0]
 
     def remove(self, record):
@@ -290,11 +296,11 @@ class Instances:
             is_being_backed_up=world.is_being_backed_up,
         )
 
-    def set_volume(self, instance_id, volume_id):
+    def set_volume(self, instance_id, volume_id, size_gib):
         world = self._world
         if world.trove.task(REPLICA) == world.DELETING:
             raise exceptions.ReplacementCanceledError('it is being deleted')
-        world.shown = volume_id
+        world.shown, world.shown_size_gib = volume_id, size_gib
 
     def report_healthy(self, instance_id):
         self._world.service_status = 'HEALTHY'

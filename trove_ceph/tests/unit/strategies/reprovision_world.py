@@ -57,6 +57,7 @@ class World:
         self.mounted, self.running, self.started = OLD, OLD, None
         # Trove's tables.
         self.shown, self.follows, self.service_status, self.fault = OLD, SOURCE, 'HEALTHY', None
+        self.shown_size_gib = 1
         self.is_source_deleted = self.is_being_backed_up = False
         # What goes wrong, and how long things take.
         self.hangs, self.speed, self.refusal = hangs, 1000, None
@@ -205,6 +206,7 @@ class World:
             ('state', ReplicaState.FOLLOWING, self.record().state),
             ('task', replacement_helpers.NONE, self.trove.task(REPLICA)),
             ('volume of the row', volume_id, self.shown),
+            ('size of the row', self.volumes[volume_id].size_gib, self.shown_size_gib),
             ('volume of the record', volume_id, self.record().volume_id),
             ('MySQL', volume_id, self.running),
             ('server', 'ACTIVE', self.server_status),

@@ -7,6 +7,7 @@ import itertools
 import types
 
 from oslotest import base
+from trove.quota.models import Quota
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db.replica_record import Requester
@@ -165,6 +166,15 @@ class ReplicaClonesTest(ReplicaVolumesCase):
         new_id = self.clones.create(self.record)
         sizes = [self.world.cinder.volumes[one]['size'] for one in (self.old_id, new_id)]
         self.assertEqual(sizes[0], sizes[1])
+
+    def test_refuses_a_clone_that_the_quota_of_the_project_does_not_allow(self):
+        self.world.cinder.volumes[self.world.volume['id']]['size'] = 5
+        self.world.cluster.get(self.world.volume_image).resize(5 << 30)
+        limit = Quota.create(tenant_id=self.world.project, resource='volumes', hard_limit=3)
+        self.addCleanup(limit.delete)
+        self.assertIn('needs 4 GiB more of the quota of volumes', self.refusal())
+        limit.update(hard_limit=-1)
+        self.assertEqual(5, self.volumes.find_size_gib(self.clones.create(self.record)))
 
     def test_present_volume_that_cinder_does_not_have(self):
         del self.world.cinder.volumes[self.old_id]

@@ -15,6 +15,7 @@ from trove.conductor import manager as conductor_manager
 from trove.instance import models as instance_models
 from trove.instance.service_status import ServiceStatuses
 from trove.instance.tasks import InstanceTasks
+from trove.quota.quota import QUOTAS
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, instance_operations
@@ -180,22 +181,35 @@ class ReplacedInstanceTest(base.BaseTestCase):
             self.assertEqual(ServiceStatuses.HEALTHY, self.status())
             self.instance.update(deleted=True, task_status=InstanceTasks.NONE)
 
+    def used_gib(self):
+        limit = QUOTAS.get_quota_by_tenant(self.instance.tenant_id, 'volumes')
+        return QUOTAS.get_quota_usage(limit).in_use
+
+    def test_counts_the_size_of_a_volume_that_is_larger_and_of_the_old_one_again(self):
+        size, used = self.row().volume_size, self.used_gib()
+        for growth in (3, 3, 0):
+            self.instances.set_volume(self.instance.id, 'new-volume', size + growth)
+            self.assertEqual(size + growth, self.row().volume_size)
+            self.assertEqual(used + growth, self.used_gib())
+
     def test_sets_the_volume(self):
+        size = self.row().volume_size
         for _again in range(2):
-            self.instances.set_volume(self.instance.id, 'new-volume')
-            self.assertEqual('new-volume', self.row().volume_id)
+            self.instances.set_volume(self.instance.id, 'new-volume', None)
+            self.assertEqual(('new-volume', size), (self.row().volume_id, self.row().volume_size))
         self.assertEqual(ServiceStatuses.HEALTHY, self.status())
 
     def test_sets_no_volume_of_an_instance_that_is_being_deleted(self):
-        before = self.row().volume_id
+        before, used = self.row().volume_id, self.used_gib()
         self.instance.update(task_status=InstanceTasks.DELETING)
         for _stage in range(2):
             self.assertRaises(
                 exceptions.ReplacementCanceledError,
                 self.instances.set_volume,
-                *(self.instance.id, 'new-volume'),
+                *(self.instance.id, 'new-volume', self.row().volume_size + 1),
             )
             self.assertEqual(before, self.row().volume_id)
+            self.assertEqual(used, self.used_gib())
             self.instance.update(deleted=True, task_status=InstanceTasks.NONE)
 
     def test_knows_the_source_of_a_replica(self):

@@ -112,6 +112,10 @@ class Cinder:
         """Mark a volume to be flattened, whichever pool its parent is in; idempotent."""
         self._mark(volume_id, resources.TO_FLATTEN)
 
+    def withdraw_flatten(self, volume_id: str) -> None:
+        """Mark a volume that need not be flattened after all; idempotent."""
+        self._mark(volume_id, resources.SHARED)
+
     def _mark(self, volume_id: str, mark: str) -> None:
         with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.set_metadata(volume_id, {resources.DEPENDENT_KEY: mark})

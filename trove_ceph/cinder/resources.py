@@ -14,6 +14,8 @@ DEPENDENT_KEY = 'trove_ceph.dependent'
 DEPENDENT, INDEPENDENT = 'yes', 'no'
 #: In place of DEPENDENT: it is to be flattened even if its parent is in the same pool.
 TO_FLATTEN = 'flatten'
+#: It is not to be flattened after all, like the volume of any replica.
+SHARED = 'shared'
 
 _UNDER_WAY = frozenset({'creating', 'deleting', 'extending'})
 _FAILED = frozenset({'error', 'error_deleting', 'error_extending'})

@@ -37,6 +37,19 @@ def check_sources(facts: tuple[Records, Sequence[ClonedVolume]]) -> Iterator[Fin
         )
 
 
+def check_room(volumes: Sequence[ClonedVolume]) -> Iterator[Finding]:
+    """Yield the volumes that are to be flattened, and have no room for it."""
+    for one in volumes:
+        if one.why_waiting is not None:
+            yield Finding(
+                Level.WARNING,
+                f'instance {one.instance_id}',
+                one.why_waiting,
+                'room for its data; until then its volume needs the images above it',
+                remedies.OSD_FILL,
+            )
+
+
 def _depth(
     thing: str, depth: int, image: str, limit: int, consequence: str, command: str
 ) -> Iterator[Finding]:
@@ -64,5 +77,12 @@ CHECKS = (
         'so are the volumes of all other instances, such as restored ones',
         lambda sources: (sources.records(), sources.cloned_volumes()),
         check_sources,
+    ),
+    Check(
+        'flatten-room',
+        System.TROVE,
+        'volumes that are to be flattened have room for it',
+        lambda sources: sources.cloned_volumes(),
+        check_room,
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 from trove_ceph import exceptions
 from trove_ceph.doctor.clone_facts import ClonedVolume
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.restore import flatten
 from trove_ceph.taskmanager import factory
 from trove_ceph.trove_adapter import trove_db
 
@@ -37,9 +38,10 @@ def _find(deps: BackupDependencies) -> Iterator[ClonedVolume]:
         if image is None:
             continue
         try:
-            depth = deps.storage.describe(image).clone_depth
+            facts = deps.storage.describe(image)
+            why_waiting = flatten.why_waiting(deps, volume, facts) if facts.parent else None
         except exceptions.NotFoundError:
             # It was deleted meanwhile.
             continue
-        if depth:
-            yield ClonedVolume(instance.id, image, depth)
+        if facts.clone_depth:
+            yield ClonedVolume(instance.id, image, facts.clone_depth, why_waiting)

@@ -114,12 +114,14 @@ class Cinder(Protocol):
 
     def find_volume(self, volume_id: str) -> resources.Volume | None: ...
     def request_flatten(self, volume_id: str) -> None: ...
+    def withdraw_flatten(self, volume_id: str) -> None: ...
 
 
 class ChangedVolumes:
     """The data volumes; see :class:`.source_dependencies.Volumes`.
 
     :param fence: see :meth:`.VolumeFence.fence`
+    :param stop_flattening: cancels the work on a volume, if there is any
     :param load_tiers: reads the tiers file
     """
 
@@ -128,8 +130,10 @@ class ChangedVolumes:
         cinder: Cinder,
         fence: Callable[[str, Callable[[], None] | None], None],
         load_tiers: Callable[[], tier_types.TiersFile],
+        stop_flattening: Callable[[str], None],
     ):
         self._cinder = cinder
+        self._stop_flattening = stop_flattening
         self._load_tiers = load_tiers
         self._fence = fence
 
@@ -147,6 +151,22 @@ class ChangedVolumes:
         :raises ServiceUnavailableError: Cinder did not record that
         """
         self._cinder.request_flatten(volume_id)
+
+    def is_to_be_flattened(self, volume_id: str) -> bool:
+        """Return whether a volume may be flattened already, whoever has requested it.
+
+        :raises ServiceUnavailableError: Cinder does not answer
+        """
+        volume = self._cinder.find_volume(volume_id)
+        return volume is not None and volume.is_marked
+
+    def withdraw_flatten(self, volume_id: str) -> None:
+        """Have a volume keep what it shares; what is copied already stays copied; idempotent.
+
+        :raises ServiceUnavailableError: Cinder did not record that
+        """
+        self._cinder.withdraw_flatten(volume_id)
+        self._stop_flattening(volume_id)
 
     def has_one_copy(self, volume_id: str) -> bool | None:
         """Return whether the storage of a volume keeps one copy of its data.

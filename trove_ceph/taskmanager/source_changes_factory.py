@@ -11,6 +11,7 @@ from trove_ceph.db import instance_operations as operation_store
 from trove_ceph.db import replacements, replicas
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
+from trove_ceph.strategies.restore import flatten
 from trove_ceph.taskmanager import (
     changed_replicas,
     guest_factory,
@@ -68,6 +69,7 @@ def make_source_changes(
                 deps.cinder,
                 fence,
                 functools.partial(tiers_file.load, conf.trove_ceph_backup.tiers_file),
+                functools.partial(flatten.stop_flattening, deps),
             ),
             choices=source_changes.Choices(store, deps.worker, operations.finish),
             find_task=tasks.find,

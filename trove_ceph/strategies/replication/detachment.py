@@ -67,8 +67,9 @@ class Detachment:
         """Return the steps."""
         return [
             Step('check that the replica is free', self._check),
-            Step('have the volume of the replica flattened', self._flatten),
             Step('execute what the replica has received', self._execute, undo=self._follow_again),
+            # Only now: a detachment that is refused must not cost space.
+            Step('have the volume of the replica flattened', self._flatten),
             Step('have the replica accept writes', self._detach, commits=True),
             Step('drop its replication user', self._drop_user),
             Step('record that it is no replica', self._record),

@@ -54,6 +54,7 @@ class Promotion:
         self._is_committed: bool | None = None if is_resumed else False
         self._is_diverged = False
         self._has_begun = is_resumed
+        self._has_marked_volume = False
 
     @property
     def members(self) -> list[Member]:
@@ -83,8 +84,8 @@ class Promotion:
             Step('find how far an interrupted promotion came', self._find_progress),
             # Of an interrupted promotion, an undo must begin with the first failure.
             Step('check that the replica can become the source', self._check, undo=self._go_back),
-            Step('have the volume of the replica flattened', self._flatten),
             Step('wait until the replica is close to the source', self._come_close),
+            Step('have the volume flattened', self._flatten, undo=self._share_again),
             Step('make the source read-only', self._stop_writes),
             Step('wait until the replica has all transactions', self._catch_up),
             Step('have the replica follow no more', self._stop_following),
@@ -160,10 +161,19 @@ class Promotion:
             raise self._refused('it is being deleted')
 
     def _flatten(self) -> None:
-        # Before the point of no return, since Cinder may not answer. A replica that is flattened
-        # and not promoted needs more space, and nothing else.
+        # Before the point of no return, since Cinder may not answer.
+        volume_id = self._new.member.volume_id
+        assert volume_id is not None
+        self._has_marked_volume = not self._deps.volumes.is_to_be_flattened(volume_id)
+        self._deps.volumes.flatten(volume_id)
+
+    def _share_again(self) -> None:
+        """Have a replica that is not promoted need no more space than before."""
+        # Who continues the promotion of another worker does not know who has marked it.
+        if not self._has_marked_volume or self.may_be_committed:
+            return
         assert self._new.member.volume_id is not None
-        self._deps.volumes.flatten(self._new.member.volume_id)
+        self._deps.volumes.withdraw_flatten(self._new.member.volume_id)
 
     def _come_close(self) -> None:
         """Wait while the source still accepts writes, which then refuses them for a short time."""

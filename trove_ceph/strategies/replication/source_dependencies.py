@@ -206,6 +206,18 @@ class Volumes(Protocol):
         :raises ServiceUnavailableError: Cinder did not record that
         """
 
+    def is_to_be_flattened(self, volume_id: str) -> bool:
+        """Return whether a volume may be flattened already, whoever has requested it.
+
+        :raises ServiceUnavailableError: Cinder does not answer
+        """
+
+    def withdraw_flatten(self, volume_id: str) -> None:
+        """Have a volume keep what it shares; what is copied already stays copied; idempotent.
+
+        :raises ServiceUnavailableError: Cinder did not record that
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependencies:

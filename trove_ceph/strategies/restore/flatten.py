@@ -9,8 +9,12 @@ The guest of a clone does not trim its volume, since a discard of what it reads 
 frees nothing. Once the volume has no parent, flattened by this module or by an operator, the
 taskmanager tells the guest, and records it in Cinder after the guest's answer. So a guest that does
 not answer is told later.
+
+A volume for whose data its pool has no room waits, and the log and ``trove-ceph-manage doctor`` say
+so: it serves meanwhile, and a pool that it fills would block its OSDs for all.
 """
 
+import collections
 import contextlib
 
 from oslo_log import log as logging
@@ -19,6 +23,7 @@ from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.restore import room
 
 LOG = logging.getLogger(__name__)
 
@@ -29,10 +34,11 @@ def flatten_dependents(deps: BackupDependencies) -> None:
     Tells the guests of volumes that have no parent any more. Several processes may call this at
     once. It raises no error: the periodic task tries again.
     """
+    promised: collections.Counter[str] = collections.Counter()
     try:
         for volume in deps.cinder.list_own_volumes():
             if volume.may_be_clone and volume.has_image:
-                _continue(deps, volume)
+                _continue(deps, volume, promised)
     except exceptions.TroveCephError as error:
         LOG.warning('Volumes cannot be flattened now; will retry: %s', error)
 
@@ -44,7 +50,7 @@ def flatten_volume(deps: BackupDependencies, instance_id: str) -> None:
         volume_id = instance.volume_id if instance else None
         volume = deps.cinder.find_volume(volume_id) if volume_id else None
         if volume and volume.project_id == deps.cinder.project_id and volume.may_be_clone:
-            _continue(deps, volume)
+            _continue(deps, volume, collections.Counter())
     except exceptions.TroveCephError as error:
         LOG.warning(
             'The volume of instance %s is not flattened now; will retry: %s',
@@ -64,7 +70,28 @@ def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
         LOG.warning('A flatten of volume %s may still be running: %s', volume_id, error)
 
 
-def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None:
+def why_waiting(
+    deps: BackupDependencies, volume: cinder_resources.Volume, facts: image_types.ImageFacts
+) -> str | None:
+    """Return why a clone is not flattened that is marked; None: it is, or need not be."""
+    if not _must_be_flattened(volume, facts):
+        return None
+    try:
+        room.check_flatten(deps, facts, {})
+    except exceptions.NoSpaceError as error:
+        return str(error)
+    return None
+
+
+def _continue(
+    deps: BackupDependencies,
+    volume: cinder_resources.Volume,
+    promised: collections.Counter[str],
+) -> None:
+    """Have a volume flattened, or record that it is.
+
+    :param promised: bytes that are about to be copied, by the names of pools
+    """
     try:
         instance = deps.trove.find_instance_of_volume(volume.id)
         if instance is None and not volume.is_marked:
@@ -77,6 +104,8 @@ def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None
             deps.cinder.record_independent(volume.id)
             LOG.info('%s has no parent', volume)
         elif _must_be_flattened(volume, facts) and not _is_being_deleted(deps, volume):
+            pool, most_bytes = room.check_flatten(deps, facts, promised)
+            promised[pool] += most_bytes
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))
     except exceptions.TroveCephError as error:
         LOG.warning('%s cannot be flattened now; will retry: %s', volume, error)

@@ -76,6 +76,9 @@ class AttachmentsTest(base.BaseTestCase):
         cinder.request_flatten('volume')
         marked = {'metadata': {'trove_ceph.dependent': 'flatten'}}
         self.assertEqual([('volume/metadata', marked)], self.actions)
+        cinder.withdraw_flatten('volume')
+        marked = {'metadata': {'trove_ceph.dependent': 'shared'}}
+        self.assertEqual(('volume/metadata', marked), self.actions[-1])
         connect.side_effect = openstack.exceptions.ConfigException('no cloud')
         error = self.assertRaises(exceptions.ServiceUnavailableError, client.Cinder.of_environment)
         self.assertIn('no cloud', str(error))

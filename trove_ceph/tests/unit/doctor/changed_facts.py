@@ -99,8 +99,8 @@ def hot_guests(state=golden.State.READY, version='9.7.4', **values):
     return {'hot_guests': dataclasses.replace(found, **values)}
 
 
-def cloned_volumes(*depths):
-    return {'cloned_volumes': tuple(facts.cloned_volume(one) for one in depths)}
+def cloned_volumes(*depths, why_waiting=None):
+    return {'cloned_volumes': tuple(facts.cloned_volume(one, why_waiting) for one in depths)}
 
 
 def limits(**values):

@@ -117,8 +117,10 @@ def replica(clone_depth):
     )
 
 
-def cloned_volume(clone_depth):
-    return ClonedVolume(INSTANCE, image_types.ImageRef('volumes-fast', 'volume-1'), clone_depth)
+def cloned_volume(clone_depth, why_waiting=None):
+    return ClonedVolume(
+        INSTANCE, image_types.ImageRef('volumes-fast', 'volume-1'), clone_depth, why_waiting
+    )
 
 
 def setting(name='innodb_flush_log_at_trx_commit', value='1'):

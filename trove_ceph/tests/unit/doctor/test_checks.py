@@ -225,6 +225,9 @@ BROKEN = {
         (cloned_volumes(7), W, f'instance {facts.INSTANCE}'),
         (cloned_volumes(1, 8), E, f'instance {facts.INSTANCE}'),
     ],
+    'flatten-room': [
+        (cloned_volumes(1, why_waiting='no room'), W, f'instance {facts.INSTANCE}'),
+    ],
     'mysql-settings': [
         (records(settings=UNSAFE), E, 'configuration group group'),
         (

@@ -205,6 +205,12 @@ class Volumes:
     def flatten(self, volume_id):
         self._world.flattened.add(volume_id.removeprefix('volume-'))
 
+    def is_to_be_flattened(self, volume_id):
+        return volume_id.removeprefix('volume-') in self._world.flattened
+
+    def withdraw_flatten(self, volume_id):
+        self._world.flattened.remove(volume_id.removeprefix('volume-'))
+
 
 class Servers:
     """The servers in Nova."""

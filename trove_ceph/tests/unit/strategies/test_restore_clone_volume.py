@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 from oslo_utils import units
 from oslotest import base
 from trove.backup.state import BackupState
@@ -15,6 +17,7 @@ from trove_ceph.strategies.restore import (
     flatten,
     planning,
     restore_types,
+    room,
 )
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -228,6 +231,8 @@ class FlattenTest(base.BaseTestCase):
     def test_flattens_after_the_backup_is_deleted(self):
         delete.delete_backup(self.world.deps(), self.world.backup)
         self.assertEqual([self.world.copy.image], self.world.trash())
+        # What an image in the trash has cannot be measured.
+        self.world.cluster.capacities['volumes'] = 2 * GIB
         flatten.flatten_dependents(self.world.deps())
         self.assertIsNone(self.parent())
         volume_cleanup.reclaim(self.world.deps())
@@ -331,14 +336,70 @@ class FlattenTest(base.BaseTestCase):
         flatten.stop_flattening(self.world.deps(), self.world.volume['id'])
         flatten.stop_flattening(self.world.deps(), 'gone')
 
-    def test_flattens_a_clone_in_the_pool_of_its_parent(self):
-        """Such as that of a replica that was promoted, and never had an operation."""
-        origin = self.world.volume_image.snapshot('origin')
+    def clone(self, name='origin'):
+        """Return a clone of the volume of the source in its pool, and its image."""
+        origin = self.world.volume_image.snapshot(name)
         self.world.storage.create_snapshot(origin)
         volume = self.world.cinder.add_volume('service', worlds.NVME)
         image = self.world.cinder.image(volume)
         self.world.storage.remove(image)
         self.world.storage.clone(origin, image, image_types.ImageOptions())
+        return volume, image
+
+    def test_waits_for_room(self):
+        """A pool that is full blocks its OSDs, which other pools may have too."""
+        self.world.cluster.get(self.world.volume_image).write(0, b'x' * (64 << 20))
+        (volume, image), (other, other_image) = self.clone(), self.clone('other')
+        deps = self.world.deps()
+        for one in (volume, other):
+            deps.cinder.request_flatten(one['id'])
+        stored = self.world.storage.usage('volumes').stored_bytes
+
+        def has_parent(one):
+            return self.world.storage.describe(one).parent is not None
+
+        def why_waiting():
+            facts = self.world.storage.describe(image)
+            return flatten.why_waiting(deps, deps.cinder.find_volume(volume['id']), facts)
+
+        # For 64 MiB, and a tenth that stays free.
+        self.world.cluster.capacities['volumes'] = stored + (64 << 20)
+        flatten.flatten_dependents(deps)
+        self.assertTrue(has_parent(image) and has_parent(other_image))
+        self.assertIn('may take 64 MiB', why_waiting())
+        # The work on one of them has not begun when there is a look at the other one.
+        self.world.served.manager._threads = waiting = worlds.service_world.DeferredExecutor()
+        self.world.cluster.capacities['volumes'] = (stored + (64 << 20)) * 10 // 9 + 1
+        self.assertIsNone(why_waiting())
+        before = len(self.jobs())
+        flatten.flatten_dependents(deps)
+        self.assertEqual(before + 1, len(self.jobs()))
+        waiting.run_next()
+        self.world.cluster.capacities['volumes'] = stored * 10
+        flatten.flatten_dependents(deps)
+        waiting.run_next()
+        self.assertFalse(has_parent(image) or has_parent(other_image))
+
+    def test_measures_all_images_above(self):
+        self.world.cluster.get(self.world.volume_image).write(0, b'x' * (64 << 20))
+        _volume, image = self.clone()
+        self.world.cluster.get(image).write(0, b'y' * (8 << 20))
+        between, (_volume, last) = image.snapshot('between'), self.clone('another')
+        self.world.storage.create_snapshot(between)
+        self.world.storage.remove(last)
+        self.world.storage.clone(between, last, image_types.ImageOptions())
+        deps = self.world.deps()
+        facts = deps.storage.describe(last)
+        self.world.cluster.capacities['volumes'] = 10 * GIB
+        self.assertEqual(('volumes', 72 << 20), room.check_flatten(deps, facts, {}))
+        # Not more than the part of the image that it does not have.
+        self.world.cluster.get(last).write(0, b'z' * (12 << 20))
+        facts = dataclasses.replace(facts, size_bytes=16 << 20)
+        self.assertEqual(('volumes', 4 << 20), room.check_flatten(deps, facts, {}))
+
+    def test_flattens_a_clone_in_the_pool_of_its_parent(self):
+        """Such as that of a replica that was promoted, and never had an operation."""
+        volume, image = self.clone()
         flatten.flatten_dependents(self.world.deps())
         self.assertIsNotNone(self.world.storage.describe(image).parent)
         self.world.deps().cinder.request_flatten(volume['id'])

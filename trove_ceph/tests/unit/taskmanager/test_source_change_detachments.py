@@ -74,6 +74,7 @@ class DetachmentTest(base.BaseTestCase):
         self.assertEqual('NONE', self.world.tasks['one'])
         self.assertEqual(SOURCE, self.world.sources['one'])
         self.assertFalse(self.world.servers['one'].accepts_writes)
+        self.assertEqual(set(), self.world.flattened)
         self.world.request('DETACHING', 'one')
 
     def test_waits_while_it_executes(self):

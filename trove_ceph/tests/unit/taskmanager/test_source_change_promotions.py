@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promote with bad luck; servers, agents and rows are in memory."""
 
+import itertools
+
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -60,17 +62,24 @@ class PromotionTest(base.BaseTestCase):
         self.world.live()
         self.refuse('did not catch up with its source')
         self.world.check_source(SOURCE, ['two'])
+        self.assertEqual(set(), self.world.flattened)
 
     def test_a_replica_that_falls_behind_while_the_source_is_read_only(self):
         source, replica = self.world.servers[SOURCE], self.world.servers['one']
 
         def commit_at_last():
             replica.is_stuck = source.is_read_only
-            source.executed |= gtids(SOURCE, 1000)
+            source.executed |= gtids(SOURCE, next(numbers))
 
-        self.world.at_read_only = commit_at_last
-        self.refuse('did not catch up with its source')
-        self.world.check_source(SOURCE, ['one', 'two'])
+        numbers = itertools.count(1000)
+        for flattened in (set(), {'one'}):
+            self.world.at_read_only = commit_at_last
+            self.world.flattened = set(flattened)
+            self.refuse('did not catch up with its source')
+            self.world.check_source(SOURCE, ['one', 'two'])
+            # As before, such as because an operator had requested it.
+            self.assertEqual(flattened, self.world.flattened)
+            self.world.request('PROMOTING')
 
     def test_a_replica_with_transactions_of_its_own(self):
         self.world.servers['one'].executed |= gtids('one', 1)

@@ -275,7 +275,7 @@ class ChangedReplicasTest(base.BaseTestCase):
 class ChangedVolumesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.flattened = []
+        self.flattened, self.stopped = [], []
         self.type = 'nvme'
         tiers = [
             types.SimpleNamespace(
@@ -285,13 +285,19 @@ class ChangedVolumesTest(base.BaseTestCase):
         ]
         tiers.append(types.SimpleNamespace(copies=1, erasure=None, volume_type=None))
         self.volumes = changed_replicas.ChangedVolumes(
-            types.SimpleNamespace(find_volume=self.find, request_flatten=self.flattened.append),
+            types.SimpleNamespace(
+                find_volume=self.find,
+                request_flatten=self.flattened.append,
+                withdraw_flatten=self.flattened.remove,
+            ),
             fence=None,
             load_tiers=lambda: tier_types.TiersFile(dict(enumerate(tiers)), {}),
+            stop_flattening=lambda one: self.stopped.append((one, list(self.flattened))),
         )
 
     def find(self, volume_id):
-        return types.SimpleNamespace(volume_type=self.type) if volume_id == 'volume' else None
+        facts = {'volume_type': self.type, 'is_marked': volume_id in self.flattened}
+        return types.SimpleNamespace(**facts) if volume_id == 'volume' else None
 
     def test_copies(self):
         for self.type, expected in (
@@ -304,6 +310,15 @@ class ChangedVolumesTest(base.BaseTestCase):
     def test_flattens(self):
         self.volumes.flatten('volume')
         self.assertEqual(['volume'], self.flattened)
+        self.assertTrue(self.volumes.is_to_be_flattened('volume'))
+
+    def test_flattens_no_more(self):
+        self.volumes.flatten('volume')
+        self.volumes.withdraw_flatten('volume')
+        # Nothing starts it again.
+        self.assertEqual([('volume', [])], self.stopped)
+        for one in ('volume', 'deleted'):
+            self.assertFalse(self.volumes.is_to_be_flattened(one))
 
 
 class FactoryTest(base.BaseTestCase):

@@ -35,9 +35,10 @@ examples:
   Show all that is known of one:
     trove-ceph-manage replicas show INSTANCE
 
-  Give all replicas that a lost pool has broken fresh clones of their sources:
-    trove-ceph-manage replicas list --broken -f value -c instance_id |
-      xargs trove-ceph-manage replicas reprovision --reason "pool nvme-replica was lost"
+  After a pool with one copy has lost an OSD, give all replicas in it fresh clones of their sources,
+  also those that seem sound: each has lost a part of its data:
+    trove-ceph-manage replicas list --volume-type nvme-replica
+    trove-ceph-manage replicas reprovision --volume-type nvme-replica --reason "a disk was lost"
 
   Make replicas independent of the image of their source:
     trove-ceph-manage replicas flatten INSTANCE
@@ -86,6 +87,11 @@ class _ReplicasCommand(base.Command):
                 self.exit_status = base.ExitStatus.DIFFERS
         return requested
 
+    @staticmethod
+    def add_volume_type(parser: argparse._ActionsContainer, text: str) -> None:
+        """Add the option that chooses replicas by the volume types of their volumes."""
+        parser.add_argument('--volume-type', metavar='TYPE', help=text)
+
 
 class List(_ReplicasCommand, base.Lister):
     """List replicas, the oldest first.
@@ -121,6 +127,11 @@ class List(_ReplicasCommand, base.Lister):
             action='store_true',
             help='only those whose volumes cannot be exchanged until you repair what error names',
         )
+        self.add_volume_type(
+            parser,
+            'only those whose volumes have this volume type; OpenStack is asked as an '
+            'administrator with OS_* variables or clouds.yaml',
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -136,6 +147,8 @@ class List(_ReplicasCommand, base.Lister):
             found = [one for one in found if one.is_broken]
         if parsed_args.blocked:
             found = [one for one in found if one.state.needs_operator]
+        if parsed_args.volume_type is not None:
+            found = _of_volume_type(found, parsed_args.volume_type)
         return _names(), [_values(one, now) for one in found]
 
 
@@ -158,13 +171,26 @@ class Reprovision(_ReplicasCommand, base.Lister):
 
     The requests are independent: if one is refused, the others are made. The tenants read the
     reason.
+
+    After a pool with one copy has lost an OSD, re-provision all replicas in it with --volume-type.
+    "list --broken" does not show all that have lost data: an object that is lost reads as what the
+    source had there long ago, or as zeros.
     """
 
     table_columns = ('instance_id', 'source_id', 'state', 'reason')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('instances', nargs='+', metavar='INSTANCE', help='id of a replica')
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument(
+            'instances', nargs='*', default=[], metavar='INSTANCE', help='id of a replica'
+        )
+        self.add_volume_type(
+            which,
+            'all replicas whose volumes have this volume type, but those that are being '
+            're-provisioned; OpenStack is asked as an administrator with OS_* variables or '
+            'clouds.yaml',
+        )
         parser.add_argument(
             '--reason', metavar='TEXT', required=True, help='why; the tenants read it'
         )
@@ -176,8 +202,13 @@ class Reprovision(_ReplicasCommand, base.Lister):
             from trove_ceph.db.replica_record import Requester
 
             now = store.now()
+            instance_ids = parsed_args.instances
+            if parsed_args.volume_type is not None:
+                found = store.list(is_reprovisioning=False)
+                found = _of_volume_type(found, parsed_args.volume_type)
+                instance_ids = [one.instance_id for one in found]
             requested = self.request_each(
-                parsed_args.instances,
+                instance_ids,
                 lambda one: store.request(one, Requester.OPERATOR, parsed_args.reason),
             )
         if requested:
@@ -221,6 +252,21 @@ class Flatten(_ReplicasCommand, base.Lister):
         if requested:
             self.note(_STARTS)
         return _names(), [_values(one, now) for one in requested]
+
+
+def _of_volume_type(
+    records: 'Sequence[ReplicaRecord]', volume_type: str
+) -> 'Sequence[ReplicaRecord]':
+    """Return the replicas whose present volumes have a volume type in Cinder."""
+    from trove_ceph.cinder import client
+
+    cinder = client.Cinder.of_environment()
+    return [one for one in records if _type_of(cinder, one) == volume_type]
+
+
+def _type_of(cinder: 'client.Cinder', record: 'ReplicaRecord') -> str | None:
+    volume = None if record.volume_id is None else cinder.find_volume(record.volume_id)
+    return None if volume is None else volume.volume_type
 
 
 def _volume_to_flatten(cinder: 'client.Cinder', record: 'ReplicaRecord') -> str:

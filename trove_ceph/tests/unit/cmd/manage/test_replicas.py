@@ -146,6 +146,35 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.useFixture(fixtures.MonkeyPatch(name, lambda _kind: fake))
         return marked
 
+    def volumes(self, **types_by_id):
+        self.cinder(
+            {
+                f'volume-{one}': types.SimpleNamespace(volume_type=volume_type)
+                for one, volume_type in types_by_id.items()
+            }
+        )
+
+    def test_list_by_volume_type(self):
+        for instance_id in ('one', 'two', 'gone'):
+            self.add(instance_id, is_replicating=instance_id != 'one')
+        self.volumes(one='ephemeral', two='nvme')
+        self.assertEqual(['one'], self.ids('--volume-type', 'ephemeral'))
+        self.assertEqual([], self.ids('--volume-type', 'nvme', '--broken'))
+
+    def test_reprovision_by_volume_type(self):
+        """Also those that seem sound, but none that gets a fresh clone already."""
+        for instance_id in ('sound', 'broken', 'other', 'busy'):
+            self.add(instance_id, is_replicating=instance_id != 'broken')
+        self.store.request('busy', Requester.TENANT, 'slow')
+        self.volumes(sound='ephemeral', broken='ephemeral', other='nvme', busy='ephemeral')
+        words = ('reprovision', '--volume-type', 'ephemeral', '--reason', 'lost')
+        result = self.run_command(*words, '-f', 'json')
+        self.assertEqual(
+            {'sound', 'broken'}, {one['instance_id'] for one in json.loads(result.out)}
+        )
+        self.assertIsNone(self.store.find('other').request_id)
+        self.assertEqual([], json.loads(self.run_command(*words, '-f', 'json').out))
+
     def test_flatten(self):
         for instance_id in ('one', 'two'):
             self.add(instance_id, own_bytes=4096, clone_depth=2)
@@ -192,6 +221,7 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
             ['show'],
             ['reprovision', 'r'],
             ['reprovision', '--reason', 'x'],
+            ['reprovision', 'r', '--volume-type', 'nvme', '--reason', 'x'],
             ['list', 'x'],
         ):
             self.run_command(*words, status=2)

@@ -61,7 +61,7 @@ class World:
         self.acknowledged = GtidSet()
         self.writes = True
         self.may_have_two_writers = False
-        #: The requests to agents that did not answer; for the long ones a taskmanager waits minutes.
+        #: The requests to agents that did not answer; the long ones take a taskmanager minutes.
         self.waits, self.long_waits = [], []
         self.store = Store()
         #: Called when a server was made read-only, or writable.

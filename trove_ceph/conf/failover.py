@@ -74,7 +74,8 @@ OPTS = [
         min=0,
         max=86400,
         help='Seconds after the end of an automatic failover in which the same database is not '
-        'failed over automatically again. It doubles with each one within a day.',
+        'failed over automatically again. It doubles with each one within a day. After one that '
+        'has failed before anything was moved it is 300 at most.',
     ),
     cfg.BoolOpt(
         'replace_hung',

@@ -9,6 +9,7 @@ from trove_ceph.db.replacement_record import ReplacementRecord
 #: The time for which :class:`.facts.RoundFacts` has the replacements that have ended.
 KEPT = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
+_PAUSE_AFTER_UNMOVED = datetime.timedelta(minutes=5)
 
 
 def used_of_limit(replacements: Sequence[ReplacementRecord], time: datetime.datetime) -> int:
@@ -30,22 +31,25 @@ def why_paused(
 ) -> str | None:
     """Return that an instance was failed over automatically too lately; None: it was not.
 
-    The pause doubles with each automatic failover of the instance within a day, whatever came of
-    it.
+    The pause doubles with each automatic failover within a day that has fenced the instance. After
+    one that has moved nothing, as while Nova does not answer, the database is still down: the pause
+    is short then.
 
     :param pause: after the first one
     """
-    ended = [
-        one.ended_at
-        for one in replacements
-        if one.instance_id == instance_id and one.ended_at is not None
-    ]
-    if not ended:
-        return None
-    until = max(ended) + pause * 2 ** (len(ended) - 1)
+    fenced, unmoved = [], []
+    for one in replacements:
+        if one.instance_id == instance_id and one.ended_at is not None:
+            (unmoved if one.fenced_at is None else fenced).append(one.ended_at)
+    pauses = []
+    if fenced:
+        pauses.append((max(fenced) + pause * 2 ** (len(fenced) - 1), max(fenced)))
+    if unmoved:
+        pauses.append((max(unmoved) + min(pause, _PAUSE_AFTER_UNMOVED), max(unmoved)))
+    until, ended_at = max(pauses, default=(time, time))
     if time >= until:
         return None
     return (
-        f'its automatic failover ended at {max(ended).isoformat()}; the next one is allowed '
+        f'its automatic failover ended at {ended_at.isoformat()}; the next one is allowed '
         f'from {until.isoformat()}'
     )

@@ -221,7 +221,7 @@ class DecisionTest(base.BaseTestCase):
 
     def test_pauses_after_automatic_failovers_of_the_same_database(self):
         """One hour after the first, two hours after the second within a day."""
-        once = [replacement('db-0', ReplacementState.FAILED, 4000, 3500, is_fenced=False)]
+        once = [replacement('db-0', ReplacementState.COMPLETED, 4000, 3500)]
         (finding,) = self.rounds.run({'db-0': FAILED}, 4, replacements=once).findings
         self.assertEqual(Verdict.HELD, finding.verdict)
         self.assertIn('the next one is allowed from 2026-01-01T00:01:40', finding.reason)
@@ -232,6 +232,39 @@ class DecisionTest(base.BaseTestCase):
         self.assertEqual(
             (), self.failed('db-0').run({'db-0': FAILED}, 4, replacements=twice).to_replace
         )
+
+    def test_pauses_shortly_after_automatic_failovers_that_moved_nothing(self):
+        """As when Nova did not answer while its server was to be noted: the database is down."""
+        unmoved = [
+            replacement('db-0', ReplacementState.FAILED, ago_sec + 420, ago_sec, is_fenced=False)
+            for ago_sec in (299, 1000, 2000)
+        ]
+        (finding,) = self.rounds.run({'db-0': FAILED}, 4, replacements=unmoved).findings
+        self.assertEqual(Verdict.HELD, finding.verdict)
+        self.assertIn(
+            'ended at 2025-12-31T23:55:01; the next one is allowed from 2026-01-01T00:00:01',
+            finding.reason,
+        )
+        # They neither end nor double the pause after those that moved the database.
+        recent, old = (
+            replacement('db-0', ReplacementState.COMPLETED, 4000, ago_sec)
+            for ago_sec in (3599, 3601)
+        )
+        for earlier, moved in (
+            (unmoved[1:], ('db-0',)),
+            ([*unmoved[1:], recent], ()),
+            ([*unmoved[1:], old], ('db-0',)),
+        ):
+            decided = self.failed('db-0').run({'db-0': FAILED}, 4, replacements=earlier)
+            self.assertEqual(moved, decided.to_replace)
+
+    def test_the_short_pause_is_no_longer_than_the_other(self):
+        settings = facts.FailoverSettings(pause=datetime.timedelta(0))
+        unmoved = [replacement('db-0', ReplacementState.FAILED, 420, 1, is_fenced=False)]
+        decided = self.failed('db-0', settings=settings).run(
+            {'db-0': FAILED}, 4, replacements=unmoved
+        )
+        self.assertEqual(('db-0',), decided.to_replace)
 
 
 class MemoryTest(base.BaseTestCase):

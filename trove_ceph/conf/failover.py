@@ -48,8 +48,9 @@ OPTS = [
         min=0.0,
         max=1.0,
         help='Share of the databases whose agents may be silent at once. If more are, something '
-        'that they have in common failed, and nothing is moved. It should exceed the share of the '
-        'databases on the fullest host. One silent database is always allowed.',
+        'that they have in common failed, and nothing is moved. Those on hosts that are down in '
+        'Nova do not count, as most_hosts_down limits these. One silent database is always '
+        'allowed.',
     ),
     cfg.IntOpt(
         'most_hosts_down',
@@ -57,7 +58,8 @@ OPTS = [
         min=0,
         max=1000,
         help='Number of compute hosts that may be down in Nova at once. If more are, nothing is '
-        'moved. Hosts that an operator has disabled in Nova do not count.',
+        'moved. Otherwise all their databases may be. Hosts that an operator has disabled in Nova '
+        'do not count.',
     ),
     cfg.IntOpt(
         'most_per_hour',

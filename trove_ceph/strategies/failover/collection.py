@@ -2,8 +2,8 @@
 """Collect the facts of a round.
 
 Trove's tables are read for all databases. Nova, Cinder and Ceph are asked only about those with a
-policy whose agents are silent. The first of these services that does not answer ends the
-collection, since nothing is moved then.
+policy whose agents are silent, and Nova about hosts that are down. The first of these services that
+does not answer ends the collection, since nothing is moved then.
 """
 
 import datetime
@@ -14,14 +14,15 @@ from trove_ceph.db.failover_record import FailoverPolicy, Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import ReplacementRecord, RequestedBy
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.failover import history, verdicts
+from trove_ceph.strategies.failover import fleet_guards, history, verdicts
 from trove_ceph.strategies.failover.dependencies import FailoverDependencies
 from trove_ceph.strategies.failover.facts import HostState, RoundFacts, Signs
 from trove_ceph.strategies.failover.memory import WatchMemory
 from trove_ceph.strategies.policies import policy_match
 from trove_ceph.strategies.replacement import rules
 
-#: More silent databases that could be replaced are not asked about in one round.
+#: More silent databases that could be replaced are not asked about in one round: no more are moved
+#: in an hour than ``most_per_hour``, and a round must not last longer than an agent may be silent.
 _MOST_ASKED = 100
 #: How many databases that report are tried as a control until one has a client.
 _MOST_CONTROLS = 5
@@ -47,14 +48,16 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     memory.observe({one: reports.get(one) for one in instances}, now)
     settings, time = deps.settings, deps.watch.now()
     covered = frozenset(applied)
+    silent = {one: memory.silent_sec(one, now) for one in instances}
+    silent = {one: sec for one, sec in silent.items() if sec > settings.silent_sec}
+    why_not = {one: _why_not(deps, instances[one], time) for one in sorted(covered & silent.keys())}
+    free = [one for one, reason in why_not.items() if reason is None]
     asking = _Asking(deps)
-    signs = {}
-    for instance_id in sorted(covered):
-        if memory.silent_sec(instance_id, now) > settings.silent_sec:
-            why_not = _why_not(deps, instances[instance_id], time)
-            signs[instance_id] = (
-                asking.signs_of(instances[instance_id]) if why_not is None else Signs(why_not)
-            )
+    on_down_hosts = asking.find_on_down_hosts([instances[one] for one in silent] if free else ())
+    # The same ones in each round, until they are moved; not those that were stopped long ago.
+    free.sort(key=lambda one: (one not in on_down_hosts, silent[one], one))
+    signs = {one: Signs(reason) for one, reason in why_not.items() if reason is not None}
+    signs |= {one: asking.signs_of(instances[one]) for one in free}
     control_clients = None
     if any(one.clients == () for one in signs.values()):
         reporting = [
@@ -75,6 +78,7 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
         signs=signs,
         control_clients=control_clients,
         hosts=asking.hosts,
+        on_down_hosts=on_down_hosts,
         failures=tuple(asking.failures),
         replacements=_automatic(deps, time - history.KEPT),
         maintenance=deps.watch.read().maintenance,
@@ -99,13 +103,31 @@ class _Asking:
         self.hosts: Mapping[str, HostState] = {}
         self.failures: list[str] = []
 
+    def find_on_down_hosts(self, silent: Collection[backup_types.Instance]) -> Collection[str]:
+        """Return which databases are on hosts that do not report to Nova.
+
+        :param silent: whose agents are silent; if there is none, nothing is asked
+        """
+        if not silent:
+            return frozenset()
+        servers: set[str] = set()
+        try:
+            self.hosts = self._deps.servers.list_hosts()
+            down = fleet_guards.down_hosts(self.hosts)
+            # With more of them nothing is moved.
+            for host in down if len(down) <= self._deps.settings.most_hosts_down else ():
+                servers.update(self._deps.servers.list_on_host(host))
+        except _UNREACHABLE as error:
+            self.failures.append(str(error))
+        return frozenset(one.id for one in silent if one.server_id in servers)
+
     def signs_of(self, instance: backup_types.Instance) -> Signs:
         """Return the signs of a database whose server may be replaced."""
-        self._asked += 1
-        if self._asked > _MOST_ASKED and not self.failures:
-            self.failures.append(f'more than {_MOST_ASKED} databases are silent')
         if self.failures:
             return Signs('nothing was asked about it in this round')
+        self._asked += 1
+        if self._asked > _MOST_ASKED:
+            return Signs(is_asked=False)
         try:
             return self._ask(instance)
         except _UNREACHABLE as error:
@@ -116,7 +138,6 @@ class _Asking:
 
     def _ask(self, instance: backup_types.Instance) -> Signs:
         assert instance.server_id is not None and instance.volume_id is not None
-        self.hosts = self.hosts or self._deps.servers.list_hosts()
         server = self._deps.servers.find(instance.server_id)
         why_held = verdicts.why_server_held(server, self.hosts)
         if why_held is not None:

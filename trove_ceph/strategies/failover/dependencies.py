@@ -2,7 +2,7 @@
 """What the watcher of automatic failover needs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from trove_ceph.db import claims
@@ -36,6 +36,9 @@ class Servers(Protocol):
 
     def list_hosts(self) -> Mapping[str, HostState]:
         """Return the hosts of servers by name."""
+
+    def list_on_host(self, host: str) -> Collection[str]:
+        """Return the ids of the servers of all projects on a host."""
 
 
 class Volumes(Protocol):

@@ -61,11 +61,13 @@ class Signs:
     """What is known of a database whose agent is silent.
 
     :param why_not: why its server cannot be replaced now; then nothing else was asked
+    :param is_asked: False: a later round asks, since too many others are silent
     :param server: None: Nova has none with its id
     :param clients: the addresses that have its image open in Ceph; None: it is on no tier
     """
 
     why_not: str | None = None
+    is_asked: bool = True
     server: ServerState | None = None
     clients: tuple[str, ...] | None = None
 
@@ -105,6 +107,8 @@ class RoundFacts:
     :param prefers_replica: those of these whose policy prefers that a replica takes over
     :param signs: of the covered instances whose agents are silent
     :param hosts: by name; empty if no agent of a covered instance is silent
+    :param on_down_hosts: the silent instances, with or without a policy, whose hosts do not report
+        to Nova; empty if more hosts do not than may
     :param control_clients: how many clients a database has whose agent reports; None: there is none
     :param failures: the services that did not answer in this round, with their errors
     :param replacements: automatic ones that are open, or have ended within the last day
@@ -118,6 +122,7 @@ class RoundFacts:
     time: datetime.datetime
     signs: Mapping[str, Signs] = dataclasses.field(default_factory=dict)
     hosts: Mapping[str, HostState] = dataclasses.field(default_factory=dict)
+    on_down_hosts: Collection[str] = frozenset()
     control_clients: int | None = None
     failures: Sequence[str] = ()
     replacements: Sequence[ReplacementRecord] = ()

@@ -4,15 +4,38 @@
 When many databases look failed at once, it is more likely that what lies between them and the
 watcher failed: a switch, the message bus, the conductor, Nova or Ceph. Replacing servers would then
 help none of them, and interrupt those that serve.
+
+A host that fails takes all its databases with it, which may be half of a small cloud. They have one
+cause, and Nova names it: its nova-compute does not report either. So only the number of such hosts
+is limited, and not that of their databases. A failure of the message bus or of the management
+network silences several hosts. One host alone that is cut off from that network has its images open
+in Ceph, so that its databases are not moved. One that is cut off from Ceph as well serves no more,
+and each of its databases is fenced first.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
-from trove_ceph.strategies.failover.facts import FailoverSettings, Finding, RoundFacts, Verdict
+from trove_ceph.strategies.failover.facts import (
+    FailoverSettings,
+    Finding,
+    HostState,
+    RoundFacts,
+    Verdict,
+)
 from trove_ceph.strategies.failover.memory import WatchMemory
 
 #: A database that cannot be replaced and is silent for longer says nothing of the fleet.
 _STALE_SEC = 86400
+
+
+def down_hosts(hosts: Mapping[str, HostState]) -> Sequence[str]:
+    """Return the hosts that do not report to Nova, but those that an operator has disabled.
+
+    :param hosts: by name
+    """
+    return sorted(
+        name for name, host in hosts.items() if not host.is_up and host.disabled_because is None
+    )
 
 
 def silent_of(
@@ -53,20 +76,17 @@ def why_hold(
         return f'not all signs are known: {"; ".join(facts.failures)}'
     if not silent:
         return None
-    counted = len(silent) + reporting
-    if len(silent) > max(1, settings.most_silent_share * counted):
+    unexplained = len(set(silent).difference(facts.on_down_hosts))
+    counted = unexplained + reporting
+    if unexplained > max(1, settings.most_silent_share * counted):
         return (
-            f'the agents of {len(silent)} of {counted} databases are silent, more than the share '
-            f'{settings.most_silent_share:g}; look for a common cause, such as the message bus or '
-            'a switch'
+            f'the agents of {unexplained} of {counted} databases are silent, more than the share '
+            f'{settings.most_silent_share:g}, on hosts that report to Nova; look for a common '
+            'cause, such as the message bus or a switch'
         )
     if not reporting:
         return 'no other agent reports, so that the message bus or the conductor may have failed'
-    down = sorted(
-        name
-        for name, host in facts.hosts.items()
-        if not host.is_up and host.disabled_because is None
-    )
+    down = down_hosts(facts.hosts)
     if len(down) > settings.most_hosts_down:
         return (
             f'{len(down)} hosts do not report to Nova, more than {settings.most_hosts_down}: '

@@ -30,6 +30,8 @@ def judge(
 
     :param hosts: by name
     """
+    if not signs.is_asked:
+        return Verdict.UNCLEAR, 'Nova and Ceph are asked later, since many others are silent'
     held = signs.why_not or why_server_held(signs.server, hosts)
     if held is None and signs.clients is None:
         held = 'its volume is on no tier'

@@ -181,6 +181,13 @@ class _Servers:
         self._world.answer('nova')
         return self._world.hosts
 
+    def list_on_host(self, host):
+        self._world.answer('nova')
+        hosts = {
+            one: self._world.servers.get(one, {}).get('host', 'two') for one in self._world.ids
+        }
+        return {f'server-{one}' for one, its_host in hosts.items() if its_host == host}
+
 
 class _Volumes:
     def __init__(self, world):

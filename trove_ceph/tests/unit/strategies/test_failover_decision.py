@@ -169,6 +169,43 @@ class DecisionTest(base.BaseTestCase):
         rounds.observe(86400)
         self.assert_held('4 of 10', rounds, dict.fromkeys(dead, FAILED))
 
+    def test_the_databases_of_a_dead_host_do_not_count_against_the_fleet(self):
+        """Of two or three hosts, one has more of the databases than may be silent."""
+        for hosts in (2, 3):
+            dead = FLEET[: len(FLEET) // hosts + 1]
+            settings = facts.FailoverSettings(most_silent_share=0.1)
+            rounds = self.failed(*dead, settings=settings)
+            # The last one has no policy.
+            signs = dict.fromkeys(dead[:-1], FAILED)
+            decided = rounds.run(signs, 3, covered=dead[:-1], on_down_hosts=dead)
+            self.assertEqual(dead[:-1], list(decided.to_replace))
+            self.assertEqual((None, len(dead)), (decided.hold, decided.silent))
+
+    def test_a_dead_host_does_not_excuse_the_silence_of_others(self):
+        dead = FLEET[:8]
+        rounds = self.failed(*dead)
+        signs = dict.fromkeys(dead[:4], FAILED)
+        self.assert_held(
+            'the agents of 4 of 6 databases are silent', rounds, signs, on_down_hosts=dead[:4]
+        )
+
+    def test_a_dead_host_needs_others_that_report(self):
+        rounds = self.failed(*FLEET)
+        signs = dict.fromkeys(FLEET, FAILED)
+        self.assert_held('no other agent reports', rounds, signs, on_down_hosts=FLEET)
+        hosts = HOSTS | {'dead-too': HostState(is_up=False)}
+        rounds = self.failed('db-0')
+        self.assert_held('2 hosts', rounds, hosts=hosts, on_down_hosts=['db-0'])
+
+    def test_databases_that_were_not_asked_about_count_against_the_fleet(self):
+        dead = FLEET[:4]
+        rounds = self.failed(*dead)
+        signs = dict.fromkeys(dead, Signs(is_asked=False)) | {'db-0': FAILED}
+        self.assert_held('4 of 10', rounds, signs)
+        decided = rounds.run(signs, 3, on_down_hosts=dead)
+        self.assertEqual(('db-0',), decided.to_replace)
+        self.assertEqual(Verdict.UNCLEAR, decided.findings[1].verdict)
+
     def test_several_hosts_down_move_nothing(self):
         hosts = HOSTS | {'dead-too': HostState(is_up=False)}
         self.assert_held('2 hosts do not report to Nova, more than 1: dead, dead-too', hosts=hosts)

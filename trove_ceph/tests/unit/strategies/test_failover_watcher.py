@@ -156,8 +156,9 @@ class WatcherTest(base.BaseTestCase):
         self.assertEqual([], self.world.asked)
 
     def test_a_broken_switch_moves_nothing(self):
-        """Half of the databases vanish from every view, with their two hosts."""
+        """Half of the databases vanish from every view, with or without their two hosts."""
         self.world.kill(*self.world.ids[:5], host='two')
+        self.world.hosts['two'] = HostState(is_up=True)
         self.assert_nothing_moves()
         self.assertIn('5 of 10 databases are silent', self.world.report()['hold'])
         self.make_world()
@@ -166,12 +167,20 @@ class WatcherTest(base.BaseTestCase):
         self.assert_nothing_moves()
         self.assertIn('2 hosts do not report to Nova', self.world.report()['hold'])
 
+    def test_a_dead_host_with_half_of_the_databases(self):
+        """Also those without a policy are known to have been there."""
+        self.world.policies.add(Scope.INSTANCE, 'db-4', enabled=False)
+        self.world.kill(*self.world.ids[:5])
+        self.run_rounds()
+        self.assertEqual(self.world.ids[:4], self.world.requested())
+
     def test_an_unreachable_bus_moves_nothing(self):
         """No report arrives, even if a database does fail at the same time."""
         self.world.down = {'conductor'}
         self.world.kill('db-3')
         self.assert_nothing_moves()
-        self.assertIn('10 of 10 databases are silent', self.world.report()['hold'])
+        # Nova says why the other one is silent.
+        self.assertIn('9 of 9 databases are silent', self.world.report()['hold'])
         self.world.down = set()
         self.run_rounds()
         self.assertEqual(['db-3'], self.world.requested())
@@ -202,8 +211,28 @@ class WatcherTest(base.BaseTestCase):
             fixtures.MonkeyPatch('trove_ceph.strategies.failover.collection._MOST_ASKED', 1)
         )
         self.world.kill('db-1', 'db-2')
-        self.assert_nothing_moves()
-        self.assertIn('more than 1 databases are silent', self.world.report()['hold'])
+        # Nova believes that its server runs. It is asked about after those of a dead host.
+        self.world.dead.add('db-0')
+        self.run_rounds(DETECTION_SEC)
+        self.assertEqual(['db-1'], self.world.requested())
+        for instance_id in ('db-0', 'db-2'):
+            found = self.world.finding(instance_id)
+            self.assertEqual('unclear', found['verdict'])
+            self.assertIn('asked later', found['reason'])
+        self.run_rounds(90)
+        self.assertEqual(['db-1', 'db-2'], self.world.requested())
+
+    def test_databases_that_were_stopped_long_ago_are_asked_about_last(self):
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.strategies.failover.collection._MOST_ASKED', 1)
+        )
+        self.world.dead.add('db-0')
+        self.world.servers['db-0'] = {'status': 'SHUTOFF', 'stopped_by': 'operator'}
+        self.run_rounds()
+        self.world.dead.add('db-1')
+        self.world.servers['db-1'] = {'status': 'SHUTOFF', 'stopped_by': ''}
+        self.run_rounds()
+        self.assertEqual(['db-1'], self.world.requested())
 
     def test_signs_that_took_too_long_move_nothing(self):
         self.world.kill('db-3')

@@ -26,18 +26,23 @@ class ReplacementKind(enum.StrEnum):
     def task(self) -> str:
         """The name of the task of an instance while its server is replaced.
 
-        Trove's API has set that of a resize and of a rebuild.
+        With each of them Trove's API deletes the instance if its tenant requests that.
         """
-        return _TASKS[self]
+        return 'RESIZING' if self is ReplacementKind.RESIZE else 'MIGRATING'
+
+    @property
+    def requested_task(self) -> str | None:
+        """The name of the task that Trove's API has set with the request; None: it has set none.
+
+        An earlier release has left that of a rebuild until its end.
+        """
+        return _REQUESTED_TASKS.get(self)
 
 
-_TASKS = {
-    ReplacementKind.FAILOVER: 'MIGRATING',
-    ReplacementKind.RESIZE: 'RESIZING',
-    ReplacementKind.REBUILD: 'BUILDING',
-}
-#: The tasks of an instance that gets another server, and does not serve meanwhile.
-TASKS = tuple(_TASKS.values())
+_REQUESTED_TASKS = {ReplacementKind.RESIZE: 'RESIZING', ReplacementKind.REBUILD: 'BUILDING'}
+#: The tasks of an instance that gets another server, and does not serve meanwhile. Trove has the
+#: last one while it rebuilds a server itself.
+TASKS = ('MIGRATING', 'RESIZING', 'BUILDING')
 
 
 class RequestedBy(enum.StrEnum):

@@ -66,8 +66,8 @@ class ReplacementStore:
         before, own = Task[expected_task], Task[record.kind.task]
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            # A resize that failed ends without a task.
-            returns_to = Task.NONE if before is own else before
+            # The task that requests a resize or a rebuild ends with it.
+            returns_to = Task.NONE if record.kind.is_planned else before
             if self._find_open(session, record.instance_id) is not None:
                 raise _refused(record, 'its server is being replaced already')
             if not trove_tasks.replace(session, record.instance_id, before, own, now):
@@ -269,9 +269,10 @@ class ReplacementStore:
                 if before.state == str(ReplacementState.TAKING_OVER):
                     after = Task.EJECTION_ERROR
                     _disable_failover(session, before.instance_id, now)
-                own = Task[ReplacementKind(before.kind).task]
-                # An operator may have reset the task.
-                trove_tasks.replace(session, before.instance_id, own, after, now)
+                kind = ReplacementKind(before.kind)
+                # An operator may have reset the task, or an earlier release have left it.
+                for own in {kind.task, kind.requested_task or kind.task}:
+                    trove_tasks.replace(session, before.instance_id, Task[own], after, now)
             ended = {'open_instance_id': None, 'ended_at': now, 'step': None}
             return self._write(
                 session, claim, values | ended | claims.cleared_claim() | {'state': state}

@@ -39,8 +39,9 @@ def request_rebuild(
 ) -> ReplacementRecord | None:
     """Claim a guest of an image, and request that it becomes the server of an instance.
 
-    Trove's API has set the task of the instance, BUILDING. Warm guests have the image of the
-    datastore version; Trove must rebuild an instance on another one.
+    Trove's API has set the task of the instance, BUILDING, with which its tenant cannot delete it.
+    The request replaces it. Warm guests have the image of the datastore version; Trove must rebuild
+    an instance on another one.
 
     :returns: None: Trove must rebuild the server; nothing was changed
     :raises ServiceUnavailableError: the database did not answer to the request
@@ -88,7 +89,8 @@ def _request(
     if guest is None:
         return None
     try:
-        return deps.store.request(record, record.kind.task)
+        assert record.kind.requested_task is not None
+        return deps.store.request(record, record.kind.requested_task)
     except exceptions.ReplacementRefusedError as error:
         LOG.info('Instance %s: a warm guest does not become its server: %s', instance_id, error)
         deps.guests.retire(guest.guest_id, f'the {record.kind} of {instance_id} is done without it')

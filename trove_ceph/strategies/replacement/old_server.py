@@ -32,7 +32,10 @@ class OldServer:
         if facts.task in rules.OVERWRITING_TASKS:
             self._wait_for_own_task(facts, now)
         is_forced = record.is_forced or record.kind.is_planned
-        reason = rules.why_not(facts, is_forced, now, record.kind.task)
+        # An earlier release has left the task of a request.
+        is_left = facts.task == record.kind.requested_task
+        own_task = facts.task if is_left else record.kind.task
+        reason = rules.why_not(facts, is_forced, now, own_task)
         if reason is not None:
             raise exceptions.ReplacementRefusedError(reason)
         if (facts.server_id, facts.volume_id) != (record.old_server_id, record.volume_id):

@@ -39,13 +39,13 @@ def new_failover(
 
 
 def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
-    """Return the record of a resize, to be requested with the task of the kind as expected one.
+    """Return the record of a resize, to be requested with the requested task of its kind.
 
     :param flavor_id: of the new server
     :param now: the time by the clock of the database
     :raises ReplacementRefusedError: the server cannot be replaced
     """
-    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.RESIZE.task))
+    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.RESIZE.requested_task))
     reason = f'resize to flavor {flavor_id}'
     return _new(
         facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now, flavor_id=flavor_id
@@ -53,14 +53,14 @@ def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> 
 
 
 def new_rebuild(facts: InstanceFacts, image_id: str, now: datetime.datetime) -> ReplacementRecord:
-    """Return the record of a rebuild, to be requested with the task of the kind as expected one.
+    """Return the record of a rebuild, to be requested with the requested task of its kind.
 
     :param image_id: the guest image, which must be that of the datastore version now
     :param now: the time by the clock of the database
     :raises ReplacementRefusedError: the server cannot be replaced, or its agent, which must stop
         MySQL, does not work
     """
-    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.REBUILD.task))
+    _check(rules.why_not(facts, True, now, own_task=ReplacementKind.REBUILD.requested_task))
     if not rules.is_healthy(facts, now):
         _check(
             f'instance {facts.instance_id}: has the service status {facts.service_status}, or its '

@@ -19,7 +19,7 @@ from trove_ceph.db.trove_tasks import Task
 _TASKS = {
     ReplacementKind.FAILOVER: Task.MIGRATING,
     ReplacementKind.RESIZE: Task.RESIZING,
-    ReplacementKind.REBUILD: Task.BUILDING,
+    ReplacementKind.REBUILD: Task.MIGRATING,
 }
 
 
@@ -73,7 +73,8 @@ class MemoryStore:
             raise refused(f'{record}: it is deleted or has another task')
         made = dataclasses.replace(record, created_at=self.now(), updated_at=self.now())
         self._records[record.replacement_id] = made
-        self._tasks_before[record.replacement_id] = Task.NONE if before is own else before
+        is_failover = record.kind is ReplacementKind.FAILOVER
+        self._tasks_before[record.replacement_id] = before if is_failover else Task.NONE
         return made
 
     def find(self, replacement_id):
@@ -141,7 +142,8 @@ class MemoryStore:
             after = self._tasks_before[claim.resource_id] if is_unchanged else Task.NONE
             if before.state is ReplacementState.TAKING_OVER:
                 after = Task.EJECTION_ERROR
-            self._trove.replace(before.instance_id, _TASKS[before.kind], after, self.now())
+            for own in {before.kind.task, before.kind.requested_task or before.kind.task}:
+                self._trove.replace(before.instance_id, Task[own], after, self.now())
         values |= {'ended_at': self.now(), 'step': None, 'claimed_by': None}
         ended = self.note(claim, state=state, **values)
         del self._tokens[claim.resource_id]

@@ -10,6 +10,7 @@ from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.transactions import Transactions
 from trove_ceph.tests.unit.db import database, replacement_helpers
 from trove_ceph.tests.unit.db.replacement_helpers import (
+    BUILDING,
     CLAIMANT,
     DELETING,
     EJECTION_ERROR,
@@ -94,12 +95,28 @@ class RequestTest(replacement_helpers.ReplacementStoreTestCase):
         self.store.fail(self.store.claim('r', CLAIMANT), 'no guest')
         self.assertEqual(NONE, self.trove.task('i-r'))
 
+    def test_rebuild_replaces_its_task(self):
+        """Trove's API deletes no instance with the task BUILDING."""
+        rebuild = record('r', self.now, ReplacementKind.REBUILD)
+        self.trove.add('i-r', BUILDING)
+        self.store.request(rebuild, 'BUILDING')
+        self.assertEqual(MIGRATING, self.trove.task('i-r'))
+        self.store.fail(self.store.claim('r', CLAIMANT), 'no guest')
+        self.assertEqual(NONE, self.trove.task('i-r'))
+
     def test_only_a_requested_one_is_added(self):
         moving = record('r', self.now, state=ReplacementState.MOVING)
         self.assertRaises(exceptions.InvalidTransitionError, self.store.request, moving)
 
 
 class EndTest(replacement_helpers.ReplacementStoreTestCase):
+    def test_rebuild_of_an_earlier_release(self):
+        """It has the task with which Trove's API has requested it."""
+        _record, claim = self.make('r', ReplacementState.STARTING, kind=ReplacementKind.REBUILD)
+        self.trove.set('i-r', task_id=BUILDING)
+        self.store.complete(claim)
+        self.assertEqual(NONE, self.trove.task('i-r'))
+
     def test_completed(self):
         before, claim = self.make('r', ReplacementState.STARTING)
         self.store.note(claim, error='it took long', step='starting MySQL')

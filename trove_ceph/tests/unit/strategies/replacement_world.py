@@ -23,6 +23,12 @@ _PROMOTION_SEC = 20
 _OWN_TASKS = {
     ReplacementKind.FAILOVER: replacement_helpers.MIGRATING,
     ReplacementKind.RESIZE: replacement_helpers.RESIZING,
+    ReplacementKind.REBUILD: replacement_helpers.MIGRATING,
+}
+#: What Trove's API has set with the request.
+_REQUESTED_TASKS = {
+    ReplacementKind.FAILOVER: replacement_helpers.NONE,
+    ReplacementKind.RESIZE: replacement_helpers.RESIZING,
     ReplacementKind.REBUILD: replacement_helpers.BUILDING,
 }
 _MOST_ATTEMPTS = 100
@@ -127,8 +133,7 @@ class World:
 
     def _request(self, kind, cause, prefers_replica):
         is_resize = kind is ReplacementKind.RESIZE
-        is_failover = kind is ReplacementKind.FAILOVER
-        task = replacement_helpers.NONE if is_failover else _OWN_TASKS[kind]
+        task = _REQUESTED_TASKS[kind]
         self.trove.add(INSTANCE, task)
         record = replacement_helpers.record(
             _REPLACEMENT,

@@ -251,6 +251,13 @@ class RefusalTest(ReplacementTestCase):
         world.shown = OLD
         world.check_serves(OLD)
 
+    def test_rebuild_whose_task_an_earlier_release_has_left(self):
+        world = self.make_world(ReplacementKind.REBUILD, guest_hosts=OTHER_HOST)
+        world.trove.set(INSTANCE, task_id=replacement_helpers.BUILDING)
+        record, _error = world.finish()
+        self.assertIs(ReplacementState.COMPLETED, record.state)
+        self.assertEqual(replacement_helpers.NONE, world.trove.task(INSTANCE))
+
     def test_task_that_an_operator_has_reset(self):
         self.make_world().trove.set(INSTANCE, task_id=replacement_helpers.NONE)
         self.assertIn('has the task NONE', self.finish_failed())

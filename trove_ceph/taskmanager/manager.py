@@ -110,6 +110,7 @@ class Manager(manager.Manager):
         self._source_requests = source_changes_factory.make_source_requests(
             CONF, self.admin_context, self._deps, self._operations, self._ownership.backs_up
         )
+        self._unchecked_requests = source_changes_factory.make_unchecked_requests()
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
@@ -289,8 +290,19 @@ class Manager(manager.Manager):
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""
+        if self._unchecked_requests.refuse(instance_id, 'BUILDING', 'the rebuild'):
+            return
         if not self._replacement_requests.rebuild(instance_id, image_id):
             super().rebuild(context, instance_id, image_id)
+
+    def update_access(self, context, instance_id, access):
+        """Change who can reach an instance, unless its server or volume is being replaced."""
+        if self._unchecked_requests.refuse(
+            instance_id, 'UPDATING', 'the change of the access rules'
+        ):
+            return
+        with self._unchecked_requests.updating_access(instance_id):
+            super().update_access(context, instance_id, access)
 
     def promote_to_replica_source(self, context, instance_id):
         """Make a replica the source, and the source its replica; nothing restarts."""

@@ -20,6 +20,7 @@ from trove_ceph.taskmanager import (
     source_changes,
     source_requests,
     source_work,
+    unchecked_requests,
     volume_fence,
 )
 from trove_ceph.tiers import tiers_file
@@ -42,6 +43,17 @@ def make_source_requests(
         functools.cache(lambda: make_source_changes(conf, context, get_deps(), get_operations())),
         is_ours,
     )
+
+
+def make_unchecked_requests() -> unchecked_requests.UncheckedRequests:
+    """Return the requests of which Trove's API does not check whether they can be carried out."""
+    tasks = changed_replicas.OtherTasks(
+        operation_store.InstanceOperationStore(),
+        replacements.ReplacementStore(),
+        replicas.ReplicaStore(),
+    )
+    rows = replication_rows.ReplicationRows(find_task=tasks.find)
+    return unchecked_requests.UncheckedRequests(rows, tasks.find)
 
 
 def make_source_changes(

@@ -119,6 +119,18 @@ class ReplicationRows:
         self._end_stale(tasks)
 
     @retry_on_deadlock
+    def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None:
+        """Replace the task of an instance if it is one of others; do nothing if it is not.
+
+        :param before: the names of the others
+        """
+        codes = [getattr(InstanceTasks, one).code for one in before]
+        with self._transactions.writing() as session:
+            condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(codes))
+            self._set_task(session, condition, after, self._transactions.clock())
+        self._end_stale({instance_id: after})
+
+    @retry_on_deadlock
     def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:
         """Give an instance that is being deleted another task, since it is not deleted after all.
 

@@ -29,11 +29,11 @@ class OldServer:
         """
         record, deps = self._attempt.record, self._attempt.deps
         facts, now = self._attempt.find_instance(), deps.store.now()
-        if facts.task in rules.OVERWRITING_TASKS:
-            self._wait_for_own_task(facts, now)
-        is_forced = record.is_forced or record.kind.is_planned
         # An earlier release has left the task of a request.
         is_left = facts.task == record.kind.requested_task
+        if facts.task in rules.OVERWRITING_TASKS and not is_left:
+            self._wait_for_own_task(facts, now)
+        is_forced = record.is_forced or record.kind.is_planned
         own_task = facts.task if is_left else record.kind.task
         reason = rules.why_not(facts, is_forced, now, own_task)
         if reason is not None:
@@ -50,7 +50,7 @@ class OldServer:
         if now - self._attempt.record.created_at < rules.OVERWRITTEN_TIMEOUT:
             raise exceptions.InProgressError(
                 f'{self._attempt.record}: has the task {facts.task}',
-                'waits until an operation on its source or replicas is refused',
+                'waits until another request for the instance, its source or replicas is refused',
             )
 
     def note_facts(self) -> None:

@@ -8,11 +8,11 @@ from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The tasks of an instance with which a failover can begin.
 IDLE_TASKS = ('NONE', 'RESTART_REQUIRED')
-#: The tasks that Trove's API sets over that of a replacement: for all instances of a source, of
-#: which it checks one only, or in the moment in which the replacement is requested. The taskmanager
-#: then finds the record of the replacement, refuses the operation for this instance, and gives the
-#: task of the replacement back.
-OVERWRITING_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING')
+#: The tasks that Trove's API sets over that of a replacement: without a check for a change of the
+#: access rules or a rebuild, for all instances of a source, of which it checks one only, or in the
+#: moment in which the replacement is requested. The taskmanager then finds the record of the
+#: replacement, refuses the operation for this instance, and gives the task of the replacement back.
+OVERWRITING_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING', 'UPDATING', 'BUILDING')
 #: It may wait for the claim on the source before.
 OVERWRITTEN_TIMEOUT = datetime.timedelta(minutes=5)
 #: A guest agent reports every minute or more often.

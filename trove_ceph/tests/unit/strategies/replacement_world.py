@@ -18,7 +18,7 @@ from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD, VO
 from trove_ceph.tests.unit.strategies.world import Strike
 
 _REPLACEMENT = 'replacement'
-PROMOTING = 8
+PROMOTING, UPDATING = 8, 12
 _PROMOTION_SEC = 20
 _OWN_TASKS = {
     ReplacementKind.FAILOVER: replacement_helpers.MIGRATING,
@@ -56,6 +56,7 @@ class World:
         replacement_helpers.BUILDING: 'BUILDING',
         DELETING: 'DELETING',
         PROMOTING: 'PROMOTING',
+        UPDATING: 'UPDATING',
     }
 
     def __init__(

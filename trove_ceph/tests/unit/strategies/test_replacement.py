@@ -276,13 +276,18 @@ class RefusalTest(ReplacementTestCase):
         world.finish()
         world.check_completed()
 
-    def test_promotion_that_does_not_end(self):
-        self.make_world().trove.set(INSTANCE, task_id=replacement_world.PROMOTING)
-        record, _error = self.world.finish()
-        self.assertIn('has the task PROMOTING', record.error)
-        self.assertEqual(0, record.attempts)
-        self.assertGreaterEqual(record.ended_at - record.created_at, rules.OVERWRITTEN_TIMEOUT)
-        self.world.check_serves(OLD)
+    def test_task_of_another_request_that_is_not_given_back(self):
+        for name, task in (
+            ('PROMOTING', replacement_world.PROMOTING),
+            ('UPDATING', replacement_world.UPDATING),
+            ('BUILDING', replacement_helpers.BUILDING),
+        ):
+            self.make_world().trove.set(INSTANCE, task_id=task)
+            record, _error = self.world.finish()
+            self.assertIn(f'has the task {name}', record.error)
+            self.assertEqual(0, record.attempts)
+            self.assertGreaterEqual(record.ended_at - record.created_at, rules.OVERWRITTEN_TIMEOUT)
+            self.world.check_serves(OLD)
 
     def test_attempts_before_the_fence_are_limited(self):
         for kind in ReplacementKind:

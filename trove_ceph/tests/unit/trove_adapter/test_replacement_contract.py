@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The private parts of Trove on which the replacement of a server relies."""
 
+import inspect
+
 from trove.common import exception as trove_exceptions
 from trove.common import glance, notification, timeutils
 from trove.conductor import manager as conductor_manager
@@ -13,6 +15,7 @@ from trove.instance.tasks import InstanceTask, InstanceTasks
 from trove.taskmanager import manager as taskmanager_manager
 from trove.taskmanager import models as taskmanager_models
 
+from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.trove_adapter import contract
 from trove_ceph.trove_adapter import replaced_instance
@@ -72,6 +75,40 @@ class ReplacedInstanceTest(contract.ContractTestCase):
                 'instance_id, message, details, skip_delta=None',
             )
         )
+
+
+class UncheckedRequestsTest(contract.ContractTestCase):
+    """Of ``taskmanager.unchecked_requests``."""
+
+    def test_signatures(self):
+        self.assert_signatures(
+            (taskmanager_manager.Manager.update_access, 'context, instance_id, access'),
+            (taskmanager_manager.Manager.rebuild, 'context, instance_id, image_id'),
+        )
+
+    def test_tasks(self):
+        self.assert_uses(instance_models.Instance.update_access, 'UPDATING')
+        self.assert_uses(instance_models.Instance.rebuild, 'BUILDING')
+        self.assert_uses(taskmanager_manager.Manager.update_access, 'UPDATING_ERROR_ACCESS')
+        self.assert_uses(taskmanager_models.BuiltInstanceTasks.update_access, 'NONE')
+
+    def test_deletion(self):
+        """It is refused with the task BUILDING, and not with those of a replacement."""
+        (refuse,) = [
+            one
+            for one in instance_models.BaseInstance.delete.__code__.co_consts
+            if inspect.iscode(one)
+        ]
+        self.assertIn('is_building', refuse.co_names)
+        trove_database.path()
+        for task in ('BUILDING', *(kind.task for kind in ReplacementKind)):
+            row = trove_database.add_instance(
+                'project', 'volume', task_status=getattr(InstanceTasks, task)
+            )
+            row.server_status = 'ACTIVE'
+            status = instance_models.InstanceServiceStatus.find_by(instance_id=row.id)
+            shown = instance_models.SimpleInstance(None, row, status)
+            self.assertEqual(task == 'BUILDING', shown.is_building)
 
 
 class ReplacementServersTest(contract.ContractTestCase):

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for which Trove's API sets a task whatever the present one is.
+
+So the task may be that of an operation that is under way, which then would not find its own: a
+replacement of the server or the volume of the instance, its creation, or its deletion.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
+
+from oslo_log import log as logging
+
+from trove_ceph.strategies.replication.source_dependencies import Member
+
+LOG = logging.getLogger(__name__)
+
+_UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
+_OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
+_REPLACED = 'is getting another server or volume'
+
+
+class Rows(Protocol):
+    """The tasks of instances; see :class:`.ReplicationRows`."""
+
+    def find(self, instance_id: str) -> Member | None: ...
+    def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None: ...
+    def add_fault(self, instance_id: str, text: str) -> None: ...
+
+
+class UncheckedRequests:
+    """The requests.
+
+    :param find_task: returns the name of the task of an operation of this package on an instance;
+        None: there is none
+    """
+
+    def __init__(self, rows: Rows, find_task: Callable[[str], str | None]):
+        self._rows = rows
+        self._find_task = find_task
+
+    def refuse(self, instance_id: str, task: str, what: str) -> bool:
+        """Refuse a request if an operation is under way, and give the task of that back.
+
+        :param task: the name of the task of the request
+        :param what: was requested, as the tenant reads it
+        :returns: whether it is refused, with the reason as a fault
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        own = self._find_task(instance_id)
+        if own is None:
+            return False
+        self._rows.replace_task(instance_id, (task,), own)
+        reason = (
+            f'{what} was refused, since the instance {_OPERATIONS.get(own, _REPLACED)}; repeat the '
+            'request when that has ended'
+        )
+        LOG.warning('Instance %s: %s', instance_id, reason)
+        self._rows.add_fault(instance_id, reason)
+        return True
+
+    @contextlib.contextmanager
+    def updating_access(self, instance_id: str) -> Iterator[None]:
+        """End the task of a change of the access rules with the block, which changes them.
+
+        Trove leaves the task if that fails, and a failover would then be refused until an operator
+        resets it. So the tenant reads of the failure as a fault instead.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        try:
+            yield
+        except Exception as error:
+            # Trove's own handler of errors fails as well.
+            LOG.warning('Instance %s: changing its access rules failed: %s', instance_id, error)
+        found = self._rows.find(instance_id)
+        has_failed = found is not None and found.task in _UPDATING
+        # An operation may have begun if another change of the rules has ended before this one.
+        own = self._find_task(instance_id)
+        before = _UPDATING if own is None else ('NONE', *_UPDATING)
+        self._rows.replace_task(instance_id, before, own or 'NONE')
+        if has_failed:
+            self._rows.add_fault(
+                instance_id,
+                'changing the access rules failed, so that some of the former ones may still hold; '
+                'repeat the request',
+            )

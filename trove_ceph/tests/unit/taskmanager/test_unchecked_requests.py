@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Trove's API requests without a look at the task of the instance, and our tables."""
+
+import datetime
+import uuid
+
+import fixtures
+from oslotest import base
+from trove.common import cfg as trove_cfg
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph.db import claims, instance_operations, replacements
+from trove_ceph.db.replacement_record import ReplacementKind
+from trove_ceph.db.replacement_states import Event
+from trove_ceph.db.roles import Role
+from trove_ceph.taskmanager import manager
+from trove_ceph.tests.unit.db import replacement_helpers
+from trove_ceph.tests.unit.storage_service import bus
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+ACCESS = {'is_public': True}
+WORKER = claims.Claimant('worker')
+
+
+class UncheckedRequestsTest(base.BaseTestCase):
+    """The test case acts as Trove's own change of the rules.
+
+    :ivar error: with which it fails; None: it does not
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.instance = trove_database.add_instance('project', 'volume')
+        self.calls, self.error = [], None
+        for name, value in (
+            ('trove.taskmanager.models.BuiltInstanceTasks.load', lambda *_: self),
+            (
+                'trove.taskmanager.manager.Manager.rebuild',
+                lambda *_: self.calls.append('rebuild'),
+            ),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+        self.useFixture(bus.StorageTransport(CONF))
+        self.manager = manager.Manager()
+        self.store = replacements.ReplacementStore()
+        self.operations = instance_operations.InstanceOperationStore()
+
+    def update_access(self, access):
+        self.calls.append(access)
+        if self.error is not None:
+            raise self.error
+        self.set_task(InstanceTasks.NONE)
+
+    def set_task(self, task):
+        trove_database.instance(self.instance.id).update(task_status=task)
+
+    def task(self):
+        return trove_database.instance(self.instance.id).task_status
+
+    def fault(self):
+        faults = instance_models.DBInstanceFault.find_all(instance_id=self.instance.id)
+        return next((one.message for one in faults), None)
+
+    def request_access(self):
+        """Do what Trove's API does, and what the taskmanager does then."""
+        self.set_task(InstanceTasks.UPDATING)
+        self.manager.update_access(None, self.instance.id, ACCESS)
+
+    def replace(self, kind=ReplacementKind.FAILOVER):
+        """Request a replacement of the server; return the claim on it."""
+        self.set_task(getattr(InstanceTasks, kind.requested_task or 'NONE'))
+        record = replacement_helpers.record(
+            str(uuid.uuid4()), datetime.datetime(2026, 1, 1), kind, instance_id=self.instance.id
+        )
+        self.store.request(record, kind.requested_task or 'NONE')
+        claim = self.store.claim(record.replacement_id, WORKER)
+        self.addCleanup(self.end, claim)
+        return claim
+
+    def end(self, claim):
+        if self.store.find(claim.resource_id).state.is_open:
+            self.store.cancel(claim)
+
+    def test_changes_the_rules(self):
+        self.request_access()
+        self.assertEqual(([ACCESS], InstanceTasks.NONE), (self.calls, self.task()))
+        self.assertIsNone(self.fault())
+
+    def test_a_failure_ends_the_task(self):
+        """Trove's own handler of errors raises AttributeError."""
+        self.error = RuntimeError('Neutron does not answer')
+        self.request_access()
+        self.assertEqual(([ACCESS], InstanceTasks.NONE), (self.calls, self.task()))
+        self.assertIn('changing the access rules failed', self.fault())
+
+    def test_an_error_task_is_ended(self):
+        """As if Trove's own handler of errors worked."""
+        self.update_access = lambda _access: self.set_task(InstanceTasks.UPDATING_ERROR_ACCESS)
+        self.request_access()
+        self.assertEqual(InstanceTasks.NONE, self.task())
+        self.assertIn('changing the access rules failed', self.fault())
+
+    def test_a_failure_ends_no_other_task(self):
+        def fail(_access):
+            self.set_task(InstanceTasks.DELETING)
+            raise RuntimeError('its ports are gone')
+
+        self.update_access = fail
+        self.request_access()
+        self.assertEqual(InstanceTasks.DELETING, self.task())
+        self.assertIsNone(self.fault())
+
+    def test_an_instance_that_is_deleted_meanwhile(self):
+        def delete(_access):
+            trove_database.instance(self.instance.id).update(deleted=True)
+            raise RuntimeError('its ports are gone')
+
+        self.update_access = delete
+        self.request_access()
+        self.assertIsNone(self.fault())
+
+    def test_refused_in_each_state_of_a_replacement(self):
+        for kind in ReplacementKind:
+            claim = self.replace(kind)
+            for event in (None, Event.FENCE, Event.MOVE, Event.SHOW):
+                if event is not None:
+                    self.store.advance(claim, event)
+                self.request_access()
+                self.assertEqual(kind.task, self.task().action)
+                self.assertIn('the change of the access rules was refused', self.fault())
+                self.assertIn('is getting another server', self.fault())
+            self.store.complete(claim)
+            self.assertEqual(InstanceTasks.NONE, self.task())
+        self.assertEqual([], self.calls)
+        self.request_access()
+        self.assertEqual([ACCESS], self.calls)
+
+    def test_refused_while_a_replica_takes_over(self):
+        self.store.advance(self.replace(), Event.TAKE_OVER)
+        self.request_access()
+        self.assertEqual(([], InstanceTasks.MIGRATING), (self.calls, self.task()))
+
+    def test_a_replacement_that_began_after_another_change_has_ended(self):
+        """Trove ends the second change without a task."""
+
+        def change(_access):
+            self.set_task(InstanceTasks.NONE)
+            self.replace()
+            self.set_task(InstanceTasks.NONE)
+
+        self.update_access = change
+        self.request_access()
+        self.assertEqual(InstanceTasks.MIGRATING, self.task())
+        self.assertIsNone(self.fault())
+
+    def test_refused_while_it_is_created_or_deleted(self):
+        for role, task, reason in (
+            (Role.CREATE_INSTANCE, InstanceTasks.BUILDING, 'is being created'),
+            (Role.DELETE_INSTANCE, InstanceTasks.DELETING, 'is being deleted'),
+        ):
+            claim = self.operations.begin(role, self.instance.id, WORKER)
+            self.request_access()
+            self.operations.finish(claim)
+            self.assertEqual(([], task), (self.calls, self.task()))
+            self.assertIn(reason, self.fault())
+
+    def test_rebuild_is_refused_during_a_replacement(self):
+        """Trove would rebuild a server that is being deleted."""
+        self.replace()
+        self.set_task(InstanceTasks.BUILDING)
+        self.manager.rebuild(None, self.instance.id, 'image')
+        self.assertEqual(([], InstanceTasks.MIGRATING), (self.calls, self.task()))
+        self.assertIn('the rebuild was refused', self.fault())

@@ -189,6 +189,7 @@ def load(instance_id: str) -> Any:
 def _facts(row: Any) -> InstanceFacts:
     version = trove_db.version_of(row.datastore_version_id)
     status, source_status = _find_status(row.id), _find_status(row.slave_of_id)
+    backup = backup_models.Backup.running(row.id)
     replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
     return InstanceFacts(
         instance_id=row.id,
@@ -211,7 +212,8 @@ def _facts(row: Any) -> InstanceFacts:
             one.task_status == InstanceTasks.BUILDING and one.volume_id is None for one in replicas
         ),
         is_in_cluster=row.cluster_id is not None,
-        is_being_backed_up=backup_models.Backup.running(row.id) is not None,
+        is_being_backed_up=backup is not None,
+        is_agent_backing_up=backup is not None and backup.storage_driver != 'cinder',
     )
 
 

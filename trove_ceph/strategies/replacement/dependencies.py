@@ -32,6 +32,7 @@ class InstanceFacts:
     :param is_being_cloned: the volume of a new replica is being cloned from it
     :param is_in_cluster: it belongs to a cluster of the datastore
     :param is_being_backed_up: a backup of it has not ended
+    :param is_agent_backing_up: its guest agent takes that backup, such as one in Swift
     """
 
     instance_id: str
@@ -53,6 +54,7 @@ class InstanceFacts:
     is_being_cloned: bool = False
     is_in_cluster: bool = False
     is_being_backed_up: bool = False
+    is_agent_backing_up: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,7 +65,8 @@ def why_not(
         return f'{instance}: belongs to a cluster; replace the member by the cluster instead'
     if facts.source_change is not None:
         return f'{instance}: {facts.source_change}; repeat the request when that has ended'
-    if facts.is_being_backed_up:
+    # A guest agent that dies leaves its backup unended in Trove.
+    if facts.is_being_backed_up and (not facts.is_agent_backing_up or has_reported(facts, now)):
         return f'{instance}: is being backed up; repeat the request when the backup has ended'
     if is_healthy(facts, now):
         return _why_not_healthy(facts, is_forced, now)
@@ -100,10 +101,17 @@ def is_healthy(facts: InstanceFacts, now: datetime.datetime) -> bool:
     return _serves(facts.service_status, facts.agent_seen_at, now)
 
 
+def has_reported(facts: InstanceFacts, now: datetime.datetime) -> bool:
+    """Return whether the guest agent of an instance has reported lately, whatever it said."""
+    return _is_recent(facts.agent_seen_at, now)
+
+
 def _serves(status: str | None, seen_at: datetime.datetime | None, now: datetime.datetime) -> bool:
-    if status not in _HEALTHY or seen_at is None:
-        return False
-    return abs(now - seen_at) <= datetime.timedelta(seconds=SEEN_SEC)
+    return status in _HEALTHY and _is_recent(seen_at, now)
+
+
+def _is_recent(seen_at: datetime.datetime | None, now: datetime.datetime) -> bool:
+    return seen_at is not None and abs(now - seen_at) <= datetime.timedelta(seconds=SEEN_SEC)
 
 
 def retry_sec(error: BaseException, attempts: int) -> float:

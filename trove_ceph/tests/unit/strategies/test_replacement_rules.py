@@ -59,6 +59,13 @@ class WhyNotTest(base.BaseTestCase):
             self.assertIn(expected, reason)
             self.assertIn('instance i', reason)
 
+    def test_backup_of_an_agent_that_died(self):
+        """Such as one in Swift, which does not end by itself."""
+        backup = {'is_being_backed_up': True, 'is_agent_backing_up': True}
+        self.assertIsNone(self.why_not(**backup))
+        self.assertIsNone(self.why_not(agent_seen_at=None, **backup))
+        self.assertIn('being backed up', self.why_not(agent_seen_at=NOW, **backup))
+
     def test_healthy_instance_only_if_forced(self):
         healthy = {'service_status': 'HEALTHY', 'agent_seen_at': NOW - rules.SEEN_SEC * SECOND}
         self.assertIn('is healthy', self.why_not(**healthy))

@@ -119,7 +119,10 @@ class ReplacedInstanceTest(base.BaseTestCase):
 
     def test_facts_that_forbid_a_replacement(self):
         backup = trove_database.add_backup(self.instance)
-        self.assertTrue(self.instances.find(self.instance.id).is_being_backed_up)
+        found = self.instances.find(self.instance.id)
+        self.assertEqual((True, False), (found.is_being_backed_up, found.is_agent_backing_up))
+        backup.update(storage_driver='swift')
+        self.assertTrue(self.instances.find(self.instance.id).is_agent_backing_up)
         backup.update(state=BackupState.COMPLETED)
         self.assertFalse(self.instances.find(self.instance.id).is_being_backed_up)
         other = self.add(version_id=trove_database.foreign_version(), cluster_id='cluster')

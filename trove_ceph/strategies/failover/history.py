@@ -37,10 +37,13 @@ def why_paused(
 
     :param pause: after the first one
     """
-    fenced, unmoved = [], []
-    for one in replacements:
-        if one.instance_id == instance_id and one.ended_at is not None:
-            (unmoved if one.fenced_at is None else fenced).append(one.ended_at)
+    ended = [
+        (one.ended_at, one.fenced_at is not None)
+        for one in replacements
+        if one.instance_id == instance_id and one.ended_at is not None
+    ]
+    fenced = [ended_at for ended_at, is_fenced in ended if is_fenced]
+    unmoved = [ended_at for ended_at, is_fenced in ended if not is_fenced]
     pauses = []
     if fenced:
         pauses.append((max(fenced) + pause * 2 ** (len(fenced) - 1), max(fenced)))

@@ -108,6 +108,13 @@ class OtherTasks:
         replica = self._replicas.find(instance_id)
         return replica is not None and replica.state.needs_operator
 
+    def is_reprovisioning(self, instance_id: str) -> bool:
+        """Return whether a replica is re-provisioned, and does not wait for an operator."""
+        replica = self._replicas.find(instance_id)
+        if replica is None or replica.state.needs_operator:
+            return False
+        return replica.state.is_reprovisioning
+
 
 class Cinder(Protocol):
     """The volumes in Cinder."""

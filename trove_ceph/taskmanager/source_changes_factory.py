@@ -86,6 +86,7 @@ def make_source_changes(
             choices=source_changes.Choices(store, deps.worker, operations.finish),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
+            is_reprovisioning=tasks.is_reprovisioning,
             stop_server=servers.request_stop,
             is_server_off=servers.is_off,
             find_ram_mib=servers.find_ram_mib,

@@ -28,6 +28,8 @@ from trove_ceph.strategies.replication.source_dependencies import (
 
 LOG = logging.getLogger(__name__)
 
+_POLL_SEC = 2
+
 
 class Ejection:
     """The ejection of one source.
@@ -118,6 +120,8 @@ class Ejection:
             group.check_free(self._deps, [self._source])
         if self._source.source_id is not None:
             raise self._refused('it is itself a replica; detach it instead')
+        if self._take_over is None and not self._begun:
+            self._await_reprovisionings()
         for replica_id in self._replicas:
             if (task := self._deps.find_task(replica_id)) is not None:
                 self._candidates.leave_out(replica_id, f'it has the task {task}')
@@ -129,6 +133,24 @@ class Ejection:
             # One that was chosen may accept writes; it is looked at once the source is fenced.
             if not self._begun:
                 self._check_fit(self._take_over, found)
+
+    def _await_reprovisionings(self) -> None:
+        """Return when each replica has been asked for what it has, or waits for an operator.
+
+        One that is re-provisioned may have the most, in the volume that it uses now or gets back.
+        Before the exchange of its volumes, its re-provisioning ends because of the task of the
+        ejection, and then without an answer of its source.
+
+        :raises SourceNotChangedError: one goes on
+        """
+        deadline = self._deps.deadline(self._deps.answer_sec)
+        while left := [one for one in sorted(self._replicas) if self._deps.is_reprovisioning(one)]:
+            if not deadline.pause(_POLL_SEC):
+                raise self._refused(
+                    f'replica {left[0]} is being re-provisioned, and may have the most: repeat the '
+                    'request when that has ended, in some minutes, or delete it to give up what it '
+                    'has'
+                )
 
     def _check_fit(
         self, take_over: fitness.Demands, found: Mapping[str, ReplicationStatus]

@@ -226,6 +226,7 @@ class SourceDependencies:
     :param find_task: returns the name of the task of another operation of this package on an
         instance, which Trove's API overwrites; None: there is none
     :param is_blocked: returns whether the re-provisioning of a replica waits for an operator
+    :param is_reprovisioning: returns whether a replica is re-provisioned, and no operator is needed
     :param stop_server: requests that Nova powers a server off
     :param find_ram_mib: returns the memory of a flavor; raises ServiceUnavailableError if Nova does
         not answer
@@ -242,6 +243,7 @@ class SourceDependencies:
     choices: Choices
     find_task: Callable[[str], str | None]
     is_blocked: Callable[[str], bool]
+    is_reprovisioning: Callable[[str], bool]
     stop_server: Callable[[str], None]
     is_server_off: Callable[[str], bool]
     find_ram_mib: Callable[[str], int]

@@ -86,6 +86,7 @@ class EjectionTest(replication_servers.ReplicationTestCase):
             ),
             find_task=lambda _id: None,
             is_blocked=lambda _id: False,
+            is_reprovisioning=lambda _id: False,
             stop_server=powered_off.append,
             is_server_off=powered_off.__contains__,
             find_ram_mib=lambda _id: 1024,

@@ -133,6 +133,7 @@ class World:
             choices=choices,
             find_task=self.other_tasks.get,
             is_blocked=self.blocked.__contains__,
+            is_reprovisioning=self.is_reprovisioning,
             stop_server=nova.stop,
             is_server_off=nova.is_off,
             find_ram_mib=nova.find_ram_mib,
@@ -141,6 +142,10 @@ class World:
         )
         work = source_work.SourceWork(deps, operations, self.store, beating)
         return source_changes.SourceChanges(work), operations
+
+    def is_reprovisioning(self, instance_id):
+        is_open = self.other_tasks.get(instance_id) == 'MIGRATING'
+        return is_open and instance_id not in self.blocked
 
     def is_deleting(self, instance_id):
         return self.tasks.get(instance_id) == 'DELETING'

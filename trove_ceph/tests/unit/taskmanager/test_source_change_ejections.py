@@ -303,11 +303,13 @@ class EjectionTest(base.BaseTestCase):
         self.assertFalse(self.world.servers[SOURCE].is_fenced)
         self.assertEqual({'NONE'}, set(self.world.tasks.values()))
 
-    def test_all_replicas_are_being_re_provisioned(self):
+    def test_a_replica_whose_server_is_replaced(self):
+        """It is no candidate."""
         self.kill_source()
-        self.world.other_tasks |= {'one': 'MIGRATING', 'two': 'MIGRATING'}
-        error = self.assertRaises(REFUSED, self.eject)
-        self.assertIn('replica one: it has the task MIGRATING', str(error))
+        self.world.other_tasks['one'] = 'FAILING_OVER'
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.world.check_source('two', [])
+        self.assertEqual('FAILING_OVER', self.world.tasks['one'])
 
     def test_nova_does_not_power_the_source_off(self):
         self.world.down.add('nova')
@@ -341,14 +343,73 @@ class EjectionTest(base.BaseTestCase):
         self.assertIn('has the task MIGRATING', str(error))
         self.assertEqual('MIGRATING', self.world.tasks[SOURCE])
 
-    def test_a_replica_that_is_being_re_provisioned(self):
-        """It is no candidate, and its next clone is that of the new source."""
-        self.kill_source()
+    def test_a_re_provisioning_that_does_not_end(self):
+        """Its replica may have the most, whether it answers or not."""
+        for is_down in (False, True):
+            self.make_world()
+            one = self.receive_more('one', is_down=is_down)
+            self.world.other_tasks['one'] = 'MIGRATING'
+            error = self.assertRaises(REFUSED, self.eject)
+            self.assertIn('replica one is being re-provisioned', str(error))
+            self.assertIn('or delete it to give up', self.world.faults[SOURCE][-1])
+            self.assertGreater(self.world.now, 60)
+            self.assertFalse(self.world.servers[SOURCE].is_fenced)
+            self.assertEqual('MIGRATING', self.world.tasks['one'])
+            self.world.check_ended()
+            # It has ended, on the old volume.
+            one.is_down, self.world.other_tasks, self.world.tasks['one'] = False, {}, 'NONE'
+            self.eject_again()
+            self.world.check_source('one', ['two'])
+            self.assertLessEqual(gtids(SOURCE, 12, 14), one.executed)
+
+    def test_a_re_provisioning_that_ends_meanwhile(self):
+        """One that has not begun its exchange ends because of the task of the ejection."""
+        one = self.receive_more('one')
         self.world.other_tasks['one'] = 'MIGRATING'
+        done = self.world.sleep
+
+        def sleep(seconds):
+            done(seconds)
+            self.world.other_tasks.clear()
+
+        self.world.sleep = sleep
+        self.eject()
+        self.world.check_source('one', ['two'])
+        self.assertLessEqual(gtids(SOURCE, 12, 14), one.executed)
+
+    def test_a_replica_that_is_given_up_while_it_is_re_provisioned(self):
+        self.receive_more('one')
+        self.world.other_tasks['one'] = 'MIGRATING'
+        self.assertRaises(REFUSED, self.eject)
+        self.world.end_deletion('one')
+        self.world.request('EJECTING', SOURCE, 'two')
+        self.eject()
+        self.world.check_source('two', [])
+
+    def test_a_re_provisioning_that_is_blocked(self):
+        """It may never end; nothing is waited for, and the replica keeps what it has."""
+        one = self.receive_more('one', is_down=True)
+        self.world.other_tasks['one'] = 'MIGRATING'
+        self.world.blocked.add('one')
         self.assertRaises(exceptions.ReplicasLeftError, self.eject)
         self.world.check_source('two', [])
+        self.assertEqual(0, self.world.now)
         self.assertEqual('MIGRATING', self.world.tasks['one'])
         self.assertEqual('two', self.world.sources['one'])
+        self.assertLessEqual(gtids(SOURCE, 12, 14), one.executed | one.received)
+
+    def test_a_re_provisioning_that_goes_on_after_the_point_of_no_return(self):
+        """The other replica accepts writes, so that the ejection is completed."""
+        self.kill_source()
+        self.world.store.begin(Role.EJECT_SOURCE, SOURCE, Claimant('other'))
+        self.world.store.begin(Role.PROMOTE_REPLICA, 'two', Claimant('other'))
+        two = self.world.servers['two']
+        two.source_id, two.is_read_only, two.receives = None, False, False
+        self.world.servers[SOURCE].is_fenced = True
+        self.world.other_tasks['one'] = 'MIGRATING'
+        self.world.recover()
+        self.world.check_source('two', [])
+        self.assertEqual('MIGRATING', self.world.tasks['one'])
 
     def test_a_replica_that_may_be_the_source_already(self):
         """The taskmanager died while it promoted it."""

@@ -222,17 +222,22 @@ class ChangedReplicasTest(base.BaseTestCase):
         self.assertIs(ReplicaState.REQUESTED, self.store.find(self.instance.id).state)
         self.assertEqual('MIGRATING', self.tasks.find(self.instance.id))
         self.assertFalse(self.tasks.is_blocked(self.instance.id))
+        self.assertTrue(self.tasks.is_reprovisioning(self.instance.id))
 
     def test_a_blocked_replica(self):
         self.assertFalse(self.tasks.is_blocked(self.instance.id))
+        self.assertFalse(self.tasks.is_reprovisioning(self.instance.id))
         self.register(self.instance, 'source')
         self.assertFalse(self.tasks.is_blocked(self.instance.id))
+        self.assertFalse(self.tasks.is_reprovisioning(self.instance.id))
         self.replicas.request(self.instance.id, 'it does not follow')
         worker = claims.Claimant('worker')
         claim = self.store.claim(self.instance.id, worker)
         for event in (Event.CLONE, Event.EXCHANGE, Event.BLOCK):
+            self.assertTrue(self.tasks.is_reprovisioning(self.instance.id))
             self.store.advance(claim, event)
         self.assertTrue(self.tasks.is_blocked(self.instance.id))
+        self.assertFalse(self.tasks.is_reprovisioning(self.instance.id))
 
     def test_tasks_of_creation_and_deletion(self):
         worker = claims.Claimant('worker')

@@ -111,6 +111,7 @@ class SuccessorsTest(base.BaseTestCase):
             choices=source_changes.Choices(store, worker, operations.finish),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
+            is_reprovisioning=tasks.is_reprovisioning,
             stop_server=lambda _server_id: None,
             is_server_off=lambda _server_id: True,
             find_ram_mib=lambda _flavor_id: 0,

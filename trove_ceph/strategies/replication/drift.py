@@ -112,7 +112,9 @@ def find_drift(
 ) -> Drift | None:
     """Return why a replica is to be re-provisioned, the most urgent cause first; None: it is not.
 
-    Transactions that its source has lost are never discarded without a request.
+    Transactions that its source lacks are never discarded without a request, unless they were
+    written on the replica itself. For its age, size or depth, no replica is re-provisioned that is
+    silent, since its server would be switched off while it may serve, or that has any of them.
 
     :param now: by the clock of the database
     """
@@ -128,6 +130,9 @@ def find_drift(
             or _of_lag(observed, limits, before)
             or _of_failure(found, limits, before, now)
         )
+    # Not known of one that is silent or follows another server.
+    if observed.errant != '':
+        return drift
     return (
         drift
         or _of_depth(found, limits)

@@ -139,16 +139,18 @@ def _ask(agents: Agents, instance_id: str) -> tuple[ReplicationStatus | None, st
 
 
 def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) -> GtidSet:
-    """Return what a replica has of its source's own transactions, and the source has no more.
+    """Return what a replica has from other servers, and its source has not.
 
-    Such as after a crash of its host, if the source does not flush its logs at each commit. The
-    replica may have the only copy.
+    Its source has lost it in a crash of its host, if it does not flush its logs at each commit; or
+    has never had it, if it is the source since the one that committed it was ejected. The replica
+    may have the only copy. What was written on the replica itself is not meant.
 
     :param status: of the replica; None: not known
     """
     if status is None:
         return GtidSet()
-    return (status.gtid_known - source.gtid_executed).written_by(source.server_uuid)
+    surplus = status.gtid_known - source.gtid_executed
+    return surplus - surplus.written_by(status.server_uuid)
 
 
 def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation:
@@ -211,8 +213,9 @@ def _why_not_replicating(
         return 'it follows another server than its source'
     if source is not None and (lost := lost_by_source(status, source)):
         return (
-            f'its source has lost {lost.count} transactions, as after a crash of its host, and the '
-            'replica has them: detach it to keep them, or re-provision it, which discards them'
+            f'its source lacks {lost.count} transactions, as after a crash of its host or an '
+            'ejection, and the replica has them: detach it to keep them, or re-provision it, which '
+            'discards them'
         )
     if status.sql_error:
         return _numbered(status.sql_error_number, status.sql_error)

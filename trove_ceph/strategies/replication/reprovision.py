@@ -11,6 +11,11 @@ not answer; the new volume is then tried again until it follows, or the instance
 An exchange that cannot end, as on a server that is paused, blocks after a limit in either
 direction: an operator is told what to repair, and it is tried again until then.
 
+What the watch requests discards nothing that may be the last copy: it ends if the replica has
+transactions that its source lacks, and the replica returns to its old volume if its source is
+another one by then, which lacks what the former one had. Tenants and operators who request it are
+told before what it discards.
+
 A volume is deleted by one record, which the periodic task reads whenever the pool answers. The
 record of the old volume is the point of no return: from then on the re-provisioning can only be
 completed. A volume that a server has, or that the row of its instance names, is never deleted.
@@ -27,12 +32,15 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
+from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState, Requester
 from trove_ceph.db.replica_states import Event
+from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.operation_events import Phase
 from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.replication import observation
 from trove_ceph.strategies.replication import reprovision_rules as rules
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.reprovision_attempt import Attempt
 from trove_ceph.strategies.replication.reprovision_dependencies import ReprovisionDependencies
 from trove_ceph.strategies.replication.reprovision_exchange import Exchange
@@ -180,8 +188,28 @@ class Reprovisioning:
             self._attempt.note(new_volume_id=volume_id)
 
     def _note_target(self) -> None:
-        source = self._attempt.deps.agents.status(self._attempt.record.source_id)
+        record, agents = self._attempt.record, self._attempt.deps.agents
+        # Before the source, so that it has nothing that is just new there.
+        replica = self._find_status()
+        source = agents.status(record.source_id)
+        if self._must_keep_all and (lost := observation.lost_by_source(replica, source)):
+            raise exceptions.ReprovisioningRefusedError(
+                f'instance {record.instance_id}: it has {lost.count} transactions that its source '
+                'lacks; detach it to keep them, or re-provision it, which discards them'
+            )
         self._attempt.note(target_gtid=str(source.gtid_executed))
+
+    def _find_status(self) -> ReplicationStatus | None:
+        """Return the status of the replica; None: it does not answer, such as on a lost pool."""
+        try:
+            return self._attempt.deps.agents.status(self._attempt.record.instance_id)
+        except exceptions.GuestUnavailableError:
+            return None
+
+    @property
+    def _must_keep_all(self) -> bool:
+        """Whether nobody has agreed that transactions are discarded which the source lacks."""
+        return self._attempt.record.requested_by is Requester.POLICY
 
     def _fail(self, reason: str, cause: str) -> None:
         """End while the replica serves on its old volume."""
@@ -261,6 +289,9 @@ class Reprovisioning:
             raise exceptions.GuestUnavailableError(f'{self._attempt.record}: {reason}')
 
     def _complete(self) -> None:
+        # An old volume that cannot be read has nothing to lose.
+        if (reason := self._why_old_is_needed()) is not None and self._give_back(reason):
+            return
         record, deps = self._attempt.record, self._attempt.deps
         assert record.volume_id is not None and record.old_volume_id is not None
         own_bytes = deps.volumes.find_own_bytes(record.volume_id)
@@ -268,6 +299,21 @@ class Reprovisioning:
         deps.instances.report_healthy(record.instance_id)
         deps.volumes.discard(record.old_volume_id, record)
         self._attempt.complete()
+
+    def _why_old_is_needed(self) -> str | None:
+        """Return why the old volume may have the last copy of transactions; None: it has not."""
+        record, agents = self._attempt.record, self._attempt.deps.agents
+        if not self._must_keep_all or self._is_old_given_up():
+            return None
+        assert record.target_gtid is not None
+        replica, source = agents.status(record.instance_id), agents.status(record.source_id)
+        lost = GtidSet.parse(record.target_gtid) - replica.gtid_executed - source.gtid_executed
+        if not lost:
+            return None
+        return (
+            f'its source lacks {lost.count} transactions that the former one had, and its old '
+            'volume may have them'
+        )
 
     def _is_old_given_up(self) -> bool:
         old_id = self._attempt.record.old_volume_id

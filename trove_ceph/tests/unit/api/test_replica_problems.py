@@ -64,7 +64,7 @@ class DescribeTest(base.BaseTestCase):
         self.assertIn('must not be promoted', replica_problems.describe(found))
 
     def test_does_not_have_the_only_copy_discarded(self):
-        lost = 'its source has lost 2 transactions'
+        lost = 'its source lacks 2 transactions'
         found = record(is_replicating=True, errant='u:1-2', replication_error=lost)
         self.assertEqual(lost, replica_problems.describe(found))
         found = record(is_replicating=False, errant='u:1-2', replication_error=lost)

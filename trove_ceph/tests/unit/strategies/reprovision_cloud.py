@@ -197,7 +197,9 @@ class Agents:
         has_password = volume.password == world.password and volume.uuid != SOURCE_UUID
         is_connected = has_password and world.is_source_up and not world.io_error
         if is_connected and not world.sql_error:
-            volume.executed = min(world.position, volume.executed + world.speed)
+            # The source may have lost what the replica has.
+            received = min(world.position, volume.executed + world.speed)
+            volume.executed = max(received, volume.executed)
         follows = volume.password is not None
         idle = ThreadState.OFF if world.io_error else ThreadState.CONNECTING
         return ReplicationStatus(

@@ -4,6 +4,8 @@
 import datetime
 import itertools
 
+from oslotest import base
+
 from trove_ceph import exceptions
 from trove_ceph.db import claims, heartbeat
 from trove_ceph.db.replica_record import ReplicaState, Requester
@@ -26,6 +28,7 @@ class World:
 
     :param is_lost: whether the pool of the old volume is lost
     :param hangs: whether the guest never releases a volume as long as its server runs
+    :param requester: of the re-provisioning
     """
 
     DELETING = replacement_helpers.DELETING
@@ -35,7 +38,7 @@ class World:
         DELETING: 'DELETING',
     }
 
-    def __init__(self, is_lost=False, hangs=False):
+    def __init__(self, is_lost=False, hangs=False, requester=Requester.TENANT):
         self.now = self._began = datetime.datetime(2026, 1, 1)
         self.trove = replacement_memory.MemoryTrove()
         self.store = replica_memory.MemoryStore(self.trove, lambda: self.now)
@@ -68,7 +71,7 @@ class World:
         self.start_answers, self.down, self.broken = [], set(), []
         self.trove.add(REPLICA)
         self.store.register(REPLICA, 'p', SOURCE, OLD, self.now)
-        self.store.request(REPLICA, Requester.TENANT, 'it grew')
+        self.store.request(REPLICA, requester, 'it grew')
         self.requested_position = self.position
 
     def passes(self, name):
@@ -250,3 +253,21 @@ class World:
         left = set(self.volumes) - {'volume-source'} - self.discarded
         if left or self.is_open():
             raise AssertionError(f'left behind: {left}, {self.record()}')
+
+
+class ReprovisionCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = World()
+
+    def reach(self, state):
+        """Run the steps of an attempt until the record has a state."""
+        for step in self.world.attempt().steps():
+            if self.world.record().state is state:
+                return
+            step.do()
+        self.assertIs(state, self.world.record().state)
+
+    def assert_ends(self, text):
+        self.world.finish()
+        self.assertIn(text, self.world.record().error)

@@ -23,6 +23,7 @@ from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage, Wa
 from trove_ceph.tests.unit.strategies.replication_watch_world import (
     OTHER_SERVER,
     SERVER,
+    STOPPED,
     executed,
     replica_status,
     source_status,
@@ -34,6 +35,9 @@ LIMITS = drift.Limits(True, every_hours=24, max_own_percent=50, max_lag_sec=600,
 NO_LIMITS = drift.Limits(False, 0, 0, 0, 0)
 USAGE = VolumeUsage(10 * units.Gi, 1, units.Gi)
 ERRANT = f'{OTHER_SERVER}:1-2'
+#: The last transactions of a source that was ejected.
+DEAD = 'bbbbbbbb-71ca-11e1-9e33-c80aa9429562:5-7'
+PURGED = {'io_state': ThreadState.OFF, 'io_error_number': 1236, 'io_error': 'purged'}
 
 
 def record(instance_id='r', source_id='s', **values):
@@ -48,6 +52,10 @@ def record(instance_id='r', source_id='s', **values):
     )
 
 
+OLD = record(cloned_at=NOW - 30 * HOUR)
+GROWN, DEEP = VolumeUsage(10 * units.Gi, 1, 9 * units.Gi), VolumeUsage(10 * units.Gi, 4, units.Gi)
+
+
 def find(look, limits=LIMITS, **before):
     return drift.find_drift(look, source_status(), limits, drift.Before(**before), NOW)
 
@@ -56,6 +64,11 @@ def deep(depth, fresh_depth):
     """Return a look at a replica with so many images above it, and above a fresh clone."""
     usage = VolumeUsage(10 * units.Gi, depth, units.Gi)
     return ReplicaLook(record(), replica_status(), usage, fresh_depth=fresh_depth)
+
+
+def follows_another(replica, *usage, **values):
+    """Return a look at a replica that follows another server, as during a promotion."""
+    return ReplicaLook(replica, replica_status(source_uuid=OTHER_SERVER), *usage, **values)
 
 
 def broken(**values):
@@ -105,7 +118,19 @@ CASES = (
     ),
     ('not old yet', ReplicaLook(record(cloned_at=NOW - 23 * HOUR), replica_status()), None, ''),
     ('old, no clone', ReplicaLook(record(cloned_at=None), replica_status()), None, ''),
-    ('old and silent', ReplicaLook(record(cloned_at=NOW - 30 * HOUR), None), Cause.AGE, '30 h'),
+    ('old and silent', ReplicaLook(OLD, None), None, ''),
+    ('old, and its MySQL starts', ReplicaLook(OLD, None, agent_error='starts'), None, ''),
+    ('old, and follows another', follows_another(OLD), None, ''),
+    ('grown and silent', ReplicaLook(OLD, None, GROWN), None, ''),
+    ('grown, and follows another', follows_another(OLD, GROWN), None, ''),
+    ('deep and silent', ReplicaLook(record(), None, DEEP, fresh_depth=1), None, ''),
+    ('deep, and follows another', follows_another(record(), DEEP, fresh_depth=1), None, ''),
+    (
+        'old, and connects',
+        ReplicaLook(OLD, replica_status(io_state=ThreadState.CONNECTING)),
+        Cause.AGE,
+        '30 h',
+    ),
     (
         'grown',
         ReplicaLook(
@@ -162,7 +187,7 @@ class DriftTest(base.BaseTestCase):
 
     def test_without_limits_nothing_drifts(self):
         for name, look, _cause, _reason in CASES:
-            self.assertIsNone(find(look, NO_LIMITS, lag_sec=1.0, failing_since=NOW - HOUR), name)
+            self.assertIsNone(find(look, NO_LIMITS, failing_since=NOW - HOUR), name)
 
     def test_what_the_source_has_lost_is_never_discarded(self):
         lost = {
@@ -181,7 +206,25 @@ class DriftTest(base.BaseTestCase):
         for name, values in lost.items():
             for volume_error in (None, 'does not answer'):
                 look = ReplicaLook(old, replica_status(**values), grown, volume_error)
-                self.assertIsNone(find(look, lag_sec=1.0), name)
+                self.assertIsNone(find(look), name)
+
+    def test_what_the_source_lacks_of_another_server_is_never_discarded(self):
+        """As after an ejection, whose new source lacks what the replica has of the dead one."""
+        grown = VolumeUsage(10 * units.Gi, 1, 9 * units.Gi)
+        for values in (
+            {'gtid_executed': executed(100, DEAD)},
+            {'gtid_received': executed(100, DEAD)},
+            {'gtid_executed': executed(90, f'{DEAD},{ERRANT}'), **PURGED},
+            {'gtid_executed': executed(100, DEAD), **STOPPED},
+        ):
+            look = ReplicaLook(OLD, replica_status(**values), grown, 'does not answer')
+            self.assertIsNone(find(look), values)
+
+    def test_a_schedule_does_not_discard_transactions_of_the_replica(self):
+        limits = dataclasses.replace(LIMITS, reprovision_broken=False)
+        look = ReplicaLook(OLD, replica_status(gtid_executed=executed(9, ERRANT)), GROWN)
+        self.assertIsNone(find(look, limits))
+        self.assertIs(Cause.ERRANT, find(look).cause)
 
     def test_growth_alone_requests_at_most_once_a_day(self):
         usage, limits = VolumeUsage(units.Gi, 1, units.Gi), drift.Limits(True, 0, 50, 600, 0)
@@ -352,10 +395,11 @@ class ObservationTest(base.BaseTestCase):
     def test_says_what_the_source_has_lost(self):
         for values in (
             {'gtid_executed': executed(102)},
+            {'gtid_executed': executed(100, f'{DEAD[:-4]}:5-6')},
             {'gtid_executed': executed(102), 'io_error': 'more GTIDs', 'io_error_number': 13114},
         ):
             found = observation.observe(broken(**values), source_status())
-            self.assertIn('its source has lost 2 transactions', found.replication_error)
+            self.assertIn('its source lacks 2 transactions', found.replication_error)
         # What was written on the replica itself is not lost by its source.
         found = observation.observe(broken(gtid_executed=executed(9, ERRANT)), source_status())
         self.assertIsNone(found.replication_error)

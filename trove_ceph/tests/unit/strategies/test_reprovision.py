@@ -3,8 +3,6 @@
 
 import datetime
 
-from oslotest import base
-
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replica_record import Observation, ReplicaState
@@ -16,23 +14,7 @@ from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD, REPLICA, REP
 FAILED = StartProgress(StartState.FAILED, 'InnoDB: page corrupt')
 
 
-class ReprovisionTest(base.BaseTestCase):
-    def setUp(self):
-        super().setUp()
-        self.world = reprovision_world.World()
-
-    def reach(self, state):
-        """Run the steps of an attempt until the record has a state."""
-        for step in self.world.attempt().steps():
-            if self.world.record().state is state:
-                return
-            step.do()
-        self.assertIs(state, self.world.record().state)
-
-    def assert_ends(self, text):
-        self.world.finish()
-        self.assertIn(text, self.world.record().error)
-
+class ReprovisionTest(reprovision_world.ReprovisionCase):
     # What it does.
 
     def test_gets_a_fresh_clone(self):

@@ -8,7 +8,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.db.replica_record import ReplicaState, Requester
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.tests import interruption
@@ -42,8 +42,8 @@ def make_paused(**options):
 
 WORLDS = {
     'clone': make_world,
-    'lost pool': functools.partial(make_world, is_lost=True),
-    'way back': functools.partial(make_world, is_returning=True),
+    'lost pool': functools.partial(make_world, is_lost=True, requester=Requester.POLICY),
+    'way back': functools.partial(make_world, is_returning=True, requester=Requester.POLICY),
 }
 
 

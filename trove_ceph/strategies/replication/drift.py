@@ -24,10 +24,19 @@ from trove_ceph.strategies.replication.watch_dependencies import WatchSettings
 _PURGED = (1236, 13114)
 #: Errors of the receiver: the source refuses the replication user.
 _REFUSED = (1044, 1045, 1130, 1227)
+#: Errors of the receiver that a fresh clone does not repair: it does not reach its source, whose
+#: connections are used up, which is shut down, or whose network is down. Those of the client
+#: library, and what ``is_network_error`` of MySQL's ``rpl_replica.cc`` has, with errors like it.
+_UNREACHED = frozenset(
+    (*range(2000, 3000), 1040, 1053, 1129, *range(1152, 1162), 1184, 1189, 1190, 1203, 1226, 3032)
+)
 _LONGEST_PAUSE = datetime.timedelta(days=1)
 #: How long growth is no cause after a clone. What Ceph counts as its own can grow at once, such as
 #: by discarded blocks, so that a fresh clone would not help.
 _GROWTH_PAUSE = datetime.timedelta(days=1)
+#: So many looks in a row tell whether a lag grows: the later half of them against the earlier one,
+#: since the lag of a replica that falls behind goes up and down.
+_LAGS = 6
 
 
 #: The causes, the most urgent first.
@@ -58,12 +67,12 @@ class Limits:
 class Before:
     """What earlier looks at a replica have shown.
 
-    :param lag_sec: at the last one; None: unknown
+    :param lags: in seconds, at the last ones in a row at which it was known, the last one last
     :param failing_since: when its agent answered with an error for the first time in a row; None:
         it did not do so at the last look
     """
 
-    lag_sec: float | None = None
+    lags: Sequence[float] = ()
     failing_since: datetime.datetime | None = None
 
 
@@ -192,6 +201,8 @@ def _of_status(status: ReplicationStatus | None) -> Drift | None:
     """Return why a replica does not replicate and never will by itself.
 
     A replica that was stopped without an error, or that does not reach its source, is left alone.
+    A fresh clone repairs most other errors, such as those of a relay log or of equal UUIDs. One
+    that it does not repair costs little: the pause doubles with each re-provisioning that fails.
     """
     if status is None:
         return None
@@ -203,6 +214,9 @@ def _of_status(status: ReplicationStatus | None) -> Drift | None:
         )
     if status.io_error_number in _REFUSED:
         return Drift(Cause.BROKEN, f'its source refuses it: {status.io_error}')
+    is_off = status.io_state == ThreadState.OFF
+    if is_off and status.io_error_number and status.io_error_number not in _UNREACHED:
+        return Drift(Cause.BROKEN, f'its receiver stopped: {status.io_error}')
     if status.sql_state == ThreadState.OFF and status.sql_error_number:
         return Drift(Cause.BROKEN, f'its replication stopped: {status.sql_error}')
     return None
@@ -230,14 +244,20 @@ def _of_failure(
     return Drift(Cause.BROKEN, f'it has not worked for {failing_sec:.0f} s: {found.agent_error}')
 
 
+def lags_after(lags: Sequence[float], lag_sec: float | None) -> Sequence[float]:
+    """Return the lags of the last looks in a row, with that of another one; None: unknown."""
+    return () if lag_sec is None else (*lags, lag_sec)[-_LAGS:]
+
+
 def _of_lag(observed: Observation, limits: Limits, before: Before) -> Drift | None:
-    if not limits.max_lag_sec or observed.lag_sec is None or before.lag_sec is None:
+    lags = lags_after(before.lags, observed.lag_sec)
+    if not limits.max_lag_sec or len(lags) < _LAGS or lags[-1] <= limits.max_lag_sec:
         return None
-    if observed.lag_sec <= limits.max_lag_sec or observed.lag_sec <= before.lag_sec:
+    if sum(lags[_LAGS // 2 :]) <= sum(lags[: _LAGS // 2]):
         return None
     return Drift(
         Cause.LAG,
-        f'it is {observed.lag_sec:.0f} s behind its source and falls further behind; '
+        f'it is {lags[-1]:.0f} s behind its source and falls further behind; '
         f'{limits.max_lag_sec} s are allowed',
     )
 

@@ -207,8 +207,9 @@ class Watcher:
         cause = None if found is None else found.cause
         looks = 0 if found is None else 1 + (known.looks if cause is known.cause else 0)
         lag_sec = observation.observe(one, group.source).lag_sec
+        lags = drift.lags_after(known.before.lags, lag_sec)
         failing_since = None if one.agent_error is None else known.before.failing_since or now
-        self._memory[instance_id] = _Memory(drift.Before(lag_sec, failing_since), cause, looks)
+        self._memory[instance_id] = _Memory(drift.Before(lags, failing_since), cause, looks)
         if found is not None and looks == 1:
             LOG.info('%s: has drifted: %s', one.record, found.reason)
         return found if looks >= self._deps.settings.looks else None

@@ -253,7 +253,7 @@ class GroupTestCase(replication_servers.ReplicationTestCase):
         """Give a replica a fresh clone if it needs one, and wait until it follows."""
         deadline = waiting.Deadline(ledger_clients.TIMEOUT_SEC)
         while True:
-            if replica_id in self.world.renewed or self._find_drift(replica_id):
+            if replica_id in self.world.renewed or self._needs_clone(replica_id):
                 self.reprovision(replica_id)
             look = self._look(replica_id)
             if look.status is not None and look.status.is_replicating:
@@ -276,10 +276,13 @@ class GroupTestCase(replication_servers.ReplicationTestCase):
             status = self.world.agents().status(replica_id)
         return observation.ReplicaLook(record, status)
 
-    def _find_drift(self, replica_id):
+    def _needs_clone(self, replica_id):
+        """Return whether the watch requests a fresh clone, or a tenant, who gives a surplus up."""
         look = self._look(replica_id)
         source = self.world.agents().status(self.source_id)
-        return drift.find_drift(look, source, _LIMITS, drift.Before(), NOW)
+        if observation.lost_by_source(look.status, source):
+            return True
+        return drift.find_drift(look, source, _LIMITS, drift.Before(), NOW) is not None
 
     def _apply_semi_sync(self):
         agents = self.world.agents()

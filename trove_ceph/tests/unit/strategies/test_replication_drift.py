@@ -37,6 +37,7 @@ USAGE = VolumeUsage(10 * units.Gi, 1, units.Gi)
 ERRANT = f'{OTHER_SERVER}:1-2'
 #: The last transactions of a source that was ejected.
 DEAD = 'bbbbbbbb-71ca-11e1-9e33-c80aa9429562:5-7'
+CONNECTING = {'io_state': ThreadState.CONNECTING}
 PURGED = {'io_state': ThreadState.OFF, 'io_error_number': 1236, 'io_error': 'purged'}
 
 
@@ -69,6 +70,11 @@ def deep(depth, fresh_depth):
 def follows_another(replica, *usage, **values):
     """Return a look at a replica that follows another server, as during a promotion."""
     return ReplicaLook(replica, replica_status(source_uuid=OTHER_SERVER), *usage, **values)
+
+
+def receiver(number, error='it failed'):
+    """Return the status of a replica whose receiver has stopped at an error."""
+    return {'io_state': ThreadState.OFF, 'io_error_number': number, 'io_error': error}
 
 
 def broken(**values):
@@ -109,6 +115,14 @@ CASES = (
         Cause.BROKEN,
         'refuses it: denied',
     ),
+    ('receiver', broken(**receiver(1593, 'equal UUIDs')), Cause.BROKEN, 'stopped: equal UUIDs'),
+    ('relay log', broken(**receiver(1595, 'write failed')), Cause.BROKEN, 'stopped: write failed'),
+    ('connects again', broken(**receiver(1593) | CONNECTING), None, ''),
+    ('lost its source', broken(**receiver(2013)), None, ''),
+    ('gave up connecting', broken(**receiver(2003)), None, ''),
+    ('source is full', broken(**receiver(1040)), None, ''),
+    ('source was shut down', broken(**receiver(1053)), None, ''),
+    ('network', broken(**receiver(1159)), None, ''),
     ('errant', broken(gtid_executed=executed(9, ERRANT)), Cause.ERRANT, ERRANT),
     (
         'old',
@@ -243,19 +257,23 @@ class DriftTest(base.BaseTestCase):
         self.assertEqual(0, drift.limits_of(None, WatchSettings()).max_own_percent)
 
     def test_lag(self):
-        for lag_sec, before_sec, is_expected in (
-            (601.0, 600.0, True),
-            (601.0, 601.0, False),
-            (601.0, 700.0, False),
-            (601.0, None, False),
-            (600.0, 0.0, False),
-            (None, 0.0, False),
+        for before, lag_sec, is_expected in (
+            ((650.0, 660.0, 670.0, 680.0, 690.0), 700.0, True),
+            # It goes up and down, and grows nevertheless.
+            ((650.0, 640.0, 680.0, 670.0, 710.0), 700.0, True),
+            ((0.0, 0.0, 0.0, 0.0, 0.0), 700.0, True),
+            ((700.0, 700.0, 700.0, 700.0, 700.0), 700.0, False),
+            # It catches up, with a step back.
+            ((900.0, 850.0, 800.0, 750.0, 690.0), 700.0, False),
+            ((550.0, 560.0, 570.0, 580.0, 590.0), 600.0, False),
+            ((660.0, 670.0, 680.0, 690.0), 700.0, False),
+            ((650.0, 660.0, 670.0, 680.0, 690.0), None, False),
         ):
-            found = find(broken(lag_sec=lag_sec), lag_sec=before_sec)
-            self.assertEqual(is_expected, found is not None, (lag_sec, before_sec))
+            found = find(broken(lag_sec=lag_sec), lags=before)
+            self.assertEqual(is_expected, found is not None, (before, lag_sec))
             if found:
                 self.assertIs(Cause.LAG, found.cause)
-                self.assertIn('601 s behind its source', found.reason)
+                self.assertIn('700 s behind its source', found.reason)
 
     def test_a_mysql_that_does_not_work(self):
         look = ReplicaLook(record(), None, agent_error='MySQL does not run')

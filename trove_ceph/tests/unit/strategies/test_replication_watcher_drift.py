@@ -77,7 +77,7 @@ class DriftTest(WatcherTestCase):
             elif cause is Cause.VOLUME:
                 world.statuses['r-0'] = None
                 world.usages['v-r-0'] = exceptions.NotFoundError('gone')
-            for round_ in range(4):
+            for round_ in range(8):
                 if cause is Cause.LAG:
                     world.change('r-0', lag_sec=5000.0 + round_)
                 self.run_rounds()
@@ -90,15 +90,20 @@ class DriftTest(WatcherTestCase):
             self.run_rounds(3)
             self.assertEqual({}, self.world.requested())
 
-    def test_a_lag_that_was_unknown_at_the_last_look_does_not_grow(self):
+    def test_a_lag_is_followed_from_when_it_is_known(self):
         self.start(looks=1)
         world = self.world
+        for lag_sec in (5000.0, 5001.0, 5002.0):
+            world.change('r-0', lag_sec=lag_sec)
+            self.run_rounds()
         world.change('r-0', io_state=ThreadState.CONNECTING)
         self.run_rounds(2)
-        world.change('r-0', io_state=ThreadState.ON, lag_sec=5000.0)
-        self.run_rounds(2)
+        world.change('r-0', io_state=ThreadState.ON)
+        for lag_sec in (5003.0, 5005.0, 5004.0, 5006.0, 5005.0):
+            world.change('r-0', lag_sec=lag_sec)
+            self.run_rounds()
         self.assertEqual({}, world.requested())
-        world.change('r-0', lag_sec=5001.0)
+        world.change('r-0', lag_sec=5008.0)
         self.run_rounds(2)
         self.assertEqual({'r-0': Cause.LAG}, world.requested())
 

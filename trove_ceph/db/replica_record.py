@@ -130,8 +130,8 @@ class ReplicaRecord(Observation):
     :param fresh_own_bytes: the same of the fresh clone, when it had caught up
     :param observed_at: when the watcher last looked at it
     :param source_seen_at: when the last look began that its present source has answered
-    :param stopped_at: when an ejection or a take-over told it to receive no more; None: it receives
-        since, or follows another source
+    :param stopped_at: when an ejection, a take-over or a detachment told it to receive no more;
+        None: it receives since, or follows another source
     """
 
     _: dataclasses.KW_ONLY

@@ -88,9 +88,13 @@ class Detachment:
         :raises SourceNotChangedError: it does not come to the end
         """
         agents, replica_id = self._deps.agents, self._replica.instance_id
-        if not agents.status(replica_id).is_replica:
+        before = agents.status(replica_id)
+        if not before.is_replica:
             return
-        agents.stop_receiving(replica_id)
+        if before.io_state is not ThreadState.OFF:
+            # Before the request, so that the watch finds it if nothing else has it follow again.
+            self._deps.replicas.note_stopped(replica_id)
+            agents.stop_receiving(replica_id)
         most_wait_sec = max(_MOST_WAIT_SEC, self._deps.catch_up_sec)
         found = group.wait_while_executing(self._deps, replica_id, most_wait_sec)
         left = found.gtid_unexecuted
@@ -103,10 +107,18 @@ class Detachment:
         self._given_up = found if left else None
 
     def _follow_again(self) -> None:
+        """Have the replica receive again; what fails is left to the watch over replicas."""
         agents, replica_id = self._deps.agents, self._replica.instance_id
-        if self._source is not None and agents.status(replica_id).io_state is ThreadState.OFF:
+        if self._source is None:
+            return
+        found = agents.status(replica_id)
+        if found.io_state is ThreadState.OFF:
+            if not found.is_applying:
+                # What it has received may be the last copy, and would be discarded.
+                return
             source_id = self._source.instance_id
             agents.attach(replica_id, agents.replica_context(source_id, replica_id))
+        self._deps.replicas.forget_stopped(replica_id)
 
     def _detach(self) -> None:
         replica_id = self._replica.instance_id

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Have replicas receive again that a refused ejection or take-over has stopped.
+"""Have replicas receive again that a refused ejection, take-over or detachment has stopped.
 
-Their rows are marked before they are stopped. So whatever way the ejection ends, the watch over
+Their rows are marked before they are stopped. So whatever way the operation ends, the watch over
 replicas finds them when the source serves again.
 """
 

@@ -243,7 +243,7 @@ def _groups(
 
 
 def _is_stopped(one: ReplicaLook) -> bool:
-    """Return whether a refused ejection has stopped a replica, which answers and can go on."""
+    """Return whether a refused operation has stopped a replica, which answers and can go on."""
     is_marked = one.record.stopped_at is not None and not one.record.state.is_reprovisioning
     return is_marked and one.status is not None
 

@@ -161,7 +161,9 @@ class Replicas:
             table[source_id] = candidate_id
 
     def remove(self, name):
+        # The mark is in its row.
         self._world.table.pop(name, None)
+        self._world.paused.discard(name)
 
     def known(self, source_id):
         return [name for name, source in self._world.table.items() if source == source_id]

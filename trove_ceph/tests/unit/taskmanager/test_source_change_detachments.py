@@ -109,6 +109,42 @@ class DetachmentTest(base.BaseTestCase):
         self.refuse(3)
         self.assertEqual((SOURCE, True), (one.source_id, one.receives))
 
+        self.assertEqual(set(), self.world.paused)
+
+    def check_watch_has_it_receive(self):
+        """The replica was stopped, and receives after a look of the watch at its source."""
+        one = self.world.servers['one']
+        self.assertEqual((SOURCE, False, {'one'}), (one.source_id, one.receives, self.world.paused))
+        self.world.servers[SOURCE].is_down = one.is_silent = False
+        self.world.tasks['one'] = 'NONE'
+        self.world.changes(worker='watch')[0].resume_replicas(SOURCE)
+        self.assertEqual((True, set()), (one.receives, self.world.paused))
+        self.world.check_source(SOURCE, ['one', 'two'])
+
+    def test_receives_again_if_its_source_did_not_answer_when_it_was_refused(self):
+        one = self.receive_more(is_stuck=True)
+        self.refuse(3)
+        one.is_stuck = False
+        self.check_watch_has_it_receive()
+
+    def test_receives_again_if_it_did_not_answer_when_it_was_refused(self):
+        one = self.receive_more(pace_sec=20)
+        sleep = self.world.sleep
+
+        def fall_silent(seconds):
+            sleep(seconds)
+            one.is_silent = True
+
+        self.world.sleep = fall_silent
+        self.assertRaises(exceptions.GuestUnavailableError, self.detach)
+        one.pace_sec = 0
+        self.check_watch_has_it_receive()
+
+    def test_a_replica_that_others_have_stopped_is_not_marked(self):
+        self.receive_more(is_stuck=True, receives=False)
+        self.refuse(3)
+        self.assertEqual(set(), self.world.paused)
+
     def test_tells_what_a_replica_that_has_stopped_gives_up(self):
         self.receive_more(sql_error='no such table')
         self.detach()

@@ -196,15 +196,62 @@ class DetachmentInterruptionTest(_Interruptions, base.BaseTestCase):
         changes.detach('one')
 
     def check(self, world):
+        world.changes(worker='watch')[0].resume_replicas(SOURCE)
         world.writes = False
         world.live()
         self.assertEqual([], world.broken)
+        self.assertEqual(set(), world.paused)
         self.assertEqual({'NONE'}, set(world.tasks.values()))
         self.assertEqual({}, world.store.rows)
         is_detached = world.sources['one'] is None
         self.assertEqual(is_detached, world.servers['one'].accepts_writes)
         self.assertEqual(not is_detached, 'one' in world.table)
         self.assertTrue(world.servers['one'].receives or is_detached)
+
+
+class RefusedDetachmentTest(DetachmentInterruptionTest):
+    """Its source is silent, and returns after the replica was found to execute nothing."""
+
+    def make_world(self):
+        world = super().make_world()
+        world.writes = False
+        world.servers[SOURCE].executed |= gtids(SOURCE, 11, 13)
+        world.servers[SOURCE].is_silent = True
+        one = world.servers['one']
+        one.received |= gtids(SOURCE, 11, 13)
+        one.is_stuck = True
+        return world
+
+    def start(self, _world, changes):
+        # Refused, or the replica does not answer any more.
+        with contextlib.suppress(exceptions.TroveCephError):
+            changes.detach('one')
+
+    def check(self, world):
+        world.servers[SOURCE].is_silent = world.servers['one'].is_stuck = False
+        world.recover()
+        super().check(world)
+        self.assertEqual(SOURCE, world.sources['one'])
+
+
+class RefusedDetachmentOfSilentReplicaTest(RefusedDetachmentTest):
+    """The agent of the replica does not answer either, as soon as the replica has stopped."""
+
+    def make_world(self):
+        world = super().make_world()
+        one, sleep = world.servers['one'], world.sleep
+
+        def fall_silent(seconds):
+            one.is_silent = True
+            sleep(seconds)
+
+        world.sleep = fall_silent
+        return world
+
+    def check(self, world):
+        del world.sleep
+        world.servers['one'].is_silent = False
+        super().check(world)
 
 
 class DetachmentOfStoppedReplicaTest(DetachmentInterruptionTest):
@@ -220,6 +267,10 @@ class DetachmentOfStoppedReplicaTest(DetachmentInterruptionTest):
         return world
 
     def check(self, world):
+        if world.sources['one'] is not None:
+            # It was refused, and keeps what it has received; an operator repairs it.
+            self.assertLessEqual(gtids(SOURCE, 11, 13), world.servers['one'].received)
+            world.servers['one'].sql_error = ''
         super().check(world)
         if world.sources['one'] is None:
             self.assertIn('not executed; its source has them', world.faults['one'][-1])

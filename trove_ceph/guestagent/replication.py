@@ -187,6 +187,7 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
 
     def stop_receiving(self, service: server.MySqlServer) -> None:
         """Receive no more transactions; those that were received are applied."""
+        semi_sync.forget_reconnection(service)
         with _cursor(service) as cursor:
             cursor.execute('STOP REPLICA IO_THREAD')
 
@@ -209,6 +210,8 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
     def resume(self, service: server.MySqlServer) -> bool:
         """Start replication that a restart of the server has ended; return whether it was started.
 
+        Likewise a receiver that an interrupted switch of semi-synchronous replication has stopped.
+
         A server on a clone that has not got its own identity yet is left alone: it would follow in
         the name of the server that was cloned.
         """
@@ -218,13 +221,17 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         with _dict_cursor(service) as cursor:
             cursor.execute('SHOW REPLICA STATUS')
             channel = cursor.fetchone()
-            if not channel or not _is_idle(channel):
+            if not channel or not (_is_idle(channel) or _is_to_reconnect(service, channel)):
                 return False
             cursor.execute('SELECT @@server_uuid AS uuid')
             if cursor.fetchone()['uuid'] != own_uuid:
                 return False
-            _start(service, cursor)
-        LOG.info('Following %s again after a restart', channel['Source_Host'])
+            if _is_idle(channel):
+                _start(service, cursor)
+            else:
+                semi_sync.reconnect(cursor)
+        semi_sync.forget_reconnection(service)
+        LOG.info('Following %s again after an interruption', channel['Source_Host'])
         return True
 
     def keep_identity(self, service: server.MySqlServer, data_dir: str) -> None:
@@ -371,3 +378,9 @@ def _is_idle(channel: dict[str, Any]) -> bool:
         and not channel['Last_IO_Errno']
         and not channel['Last_SQL_Errno']
     )
+
+
+def _is_to_reconnect(service: server.MySqlServer, channel: dict[str, Any]) -> bool:
+    """Return whether a receiver that has not stopped at an error is to connect again."""
+    has_failed = channel['Replica_IO_Running'] == 'No' and channel['Last_IO_Errno']
+    return not has_failed and semi_sync.is_to_reconnect(service)

@@ -17,6 +17,9 @@ from trove_ceph.guestagent import server, server_config
 LOG = logging.getLogger(__name__)
 
 CHANGE_ID = 'semi-sync'
+#: Has a fact, which mysqld ignores: a replica is to connect to its source again.
+_RECONNECT_CHANGE_ID = 'reconnection'
+_RECONNECTS = 'semi_sync_reconnects'
 _TIMEOUT_SEC = 60
 
 
@@ -41,10 +44,16 @@ def switch(app: server.MySqlServer, as_source: bool, as_replica: bool, timeout_m
             for name, value in wanted.items()
             if name in present and present[name] != str(value)
         }
+        reconnects = 'rpl_semi_sync_replica_enabled' in changed and _is_receiving(connection)
+        if reconnects:
+            # A repetition does not see it, if this agent dies.
+            options = {server_config.FACTS_SECTION: {_RECONNECTS: True}}
+            app.configuration_manager.apply_system_override(options, _RECONNECT_CHANGE_ID)
         for name, value in changed.items():
             cursor.execute(f'SET GLOBAL {name} = {value}')
-        if 'rpl_semi_sync_replica_enabled' in changed:
-            _reconnect(connection)
+        if reconnects:
+            reconnect(cursor)
+            forget_reconnection(app)
     if changed:
         LOG.info('Semi-synchronous replication: %s', changed)
 
@@ -57,6 +66,27 @@ def configure(app: server.MySqlServer, as_source: bool, as_replica: bool, timeou
     """
     is_on = as_source or as_replica
     _configure(app, _options(as_source, as_replica, timeout_ms) if is_on else {})
+
+
+def is_to_reconnect(app: server.MySqlServer) -> bool:
+    """Return whether :func:`switch` was interrupted before the source knew of the change."""
+    facts = server_config.FACTS_SECTION
+    return app.configuration_manager.get_value(_RECONNECTS, section=facts) is not None
+
+
+def reconnect(cursor: pymysql.cursors.Cursor) -> None:
+    """Have a replica tell its source that it acknowledges, or does not any more."""
+    try:
+        cursor.execute('STOP REPLICA IO_THREAD')
+    finally:
+        # Also if the answer is lost.
+        cursor.execute('START REPLICA IO_THREAD')
+
+
+def forget_reconnection(app: server.MySqlServer) -> None:
+    """Forget it, since the replica has connected, or is to receive no more; idempotent."""
+    if is_to_reconnect(app):
+        app.configuration_manager.remove_system_override(_RECONNECT_CHANGE_ID)
 
 
 def _options(as_source: bool, as_replica: bool, timeout_ms: int) -> dict[str, str | int]:
@@ -90,12 +120,9 @@ def _configure(app: server.MySqlServer, wanted: dict[str, Any]) -> None:
         configured.apply_system_override({server_config.SERVER_SECTION: options}, CHANGE_ID)
 
 
-def _reconnect(connection: pymysql.connections.Connection) -> None:
-    """Have a replica tell its source that it acknowledges, or does not any more."""
+def _is_receiving(connection: pymysql.connections.Connection) -> bool:
+    """Return whether the receiver of a replica runs; one that was stopped stays so."""
     with connection.cursor(pymysql.cursors.DictCursor) as cursor:
         cursor.execute('SHOW REPLICA STATUS')
         channel = cursor.fetchone()
-        # One that was stopped stays so.
-        if channel and channel['Replica_IO_Running'] != 'No':
-            cursor.execute('STOP REPLICA IO_THREAD')
-            cursor.execute('START REPLICA IO_THREAD')
+    return bool(channel) and channel['Replica_IO_Running'] != 'No'

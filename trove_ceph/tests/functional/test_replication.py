@@ -5,11 +5,13 @@ import contextlib
 import os
 import signal
 from concurrent import futures
+from unittest import mock
 
 import pymysql
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import persisted_options, read_only, semi_sync
+from trove_ceph.tests import interruption
 from trove_ceph.tests.functional import base, replication_servers
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
@@ -235,6 +237,24 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         before = self._commits()
         self._insert('not waited for')
         self.assertEqual(before, self._commits())
+
+    def test_interrupted_switch_of_semi_synchronous_replication(self):
+        """The agent dies when it has stopped the receiver, and the next one starts it."""
+        self._clone()
+        semi_sync.switch(self.source, True, False, LONG_MS)
+        with mock.patch.object(semi_sync, 'reconnect', self._stop_receiver_and_die):
+            self.assertRaises(
+                interruption.Kill, semi_sync.switch, self.replica, False, True, LONG_MS
+            )
+        self.replica.wait_for_status(io_state='OFF', io_error_number=0)
+        self.assertTrue(self.strategy.resume(self.replica))
+        self._wait_for_acknowledgement()
+        self.assertFalse(self.strategy.resume(self.replica))
+
+    @staticmethod
+    def _stop_receiver_and_die(cursor):
+        cursor.execute('STOP REPLICA IO_THREAD')
+        raise interruption.Kill
 
     def test_commit_waits_until_a_replica_has_received_it(self):
         self._clone()

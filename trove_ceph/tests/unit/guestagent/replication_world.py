@@ -106,8 +106,13 @@ class App:
         return cursor
 
     def _rows(self, statement):
-        if statement == 'START REPLICA' and self.channel:
-            self.channel |= {'Replica_IO_Running': 'Yes', 'Replica_SQL_Running': 'Yes'}
+        receiver, applier = {'Replica_IO_Running': 'Yes'}, {'Replica_SQL_Running': 'Yes'}
+        if self.channel:
+            self.channel |= {
+                'START REPLICA': receiver | applier,
+                'START REPLICA IO_THREAD': receiver,
+                'STOP REPLICA IO_THREAD': dict.fromkeys(receiver, 'No'),
+            }.get(statement, {})
         for beginning, rows in (
             ('SHOW REPLICA STATUS', [self.channel] if self.channel else []),
             ('SELECT @@GLOBAL.super_read_only', [(self.super_read_only,)]),

@@ -25,6 +25,7 @@ _UNCHANGED = (
     'former_own_bytes',
     'fresh_own_bytes',
     'clone_depth',
+    'semi_sync_active',
     'requested_by',
     'reason',
     'step',

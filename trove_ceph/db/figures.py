@@ -76,6 +76,8 @@ class ReplicaFigures:
     :param counts: number of replicas by state, also if it is 0
     :param not_replicating: number of replicas that follow a source in vain, or whose agents do not
         answer, by their last look
+    :param not_waiting: number of sources that have semi-synchronous replication by their policy,
+        and whose commits wait for no replica, by the last look that they answered
     :param lag_sec: seconds by which each is behind its source
     :param lag_transactions: transactions of its source that each has not applied
     :param clone_age_sec: age in seconds of the clone of each
@@ -87,6 +89,7 @@ class ReplicaFigures:
 
     counts: Mapping[ReplicaState, int]
     not_replicating: int
+    not_waiting: int
     lag_sec: Sequence[float]
     lag_transactions: Sequence[int]
     clone_age_sec: Sequence[float]
@@ -261,6 +264,7 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
         not_replicating=sum(
             one.observed_at is not None and not one.is_replicating for one in following
         ),
+        not_waiting=_count_not_waiting(session),
         lag_sec=[one.lag_sec for one in found if one.lag_sec is not None],
         lag_transactions=[
             one.lag_transactions for one in found if one.lag_transactions is not None
@@ -272,6 +276,16 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
         reprovisioned={cause: causes[cause] for cause in Cause},
         failed=sum(one.failures > 0 for one in found),
     )
+
+
+def _count_not_waiting(session: orm.Session) -> int:
+    row, policy = tables.ReplicaRow, tables.ReplicationPolicyRow
+    query = (
+        sa.select(sa.func.count(row.source_id.distinct()))
+        .join(policy, policy.instance_id == row.source_id)
+        .where(policy.semi_sync, row.semi_sync_active.is_(False))
+    )
+    return session.scalar(query) or 0
 
 
 def _watch_figures(session: orm.Session, now: datetime.datetime) -> WatchFigures:

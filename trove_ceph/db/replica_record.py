@@ -83,6 +83,7 @@ class Observation:
     :param replication_error: why it does not replicate, or why that is not known; None: it does
     :param own_bytes: space that it does not share with its source
     :param clone_depth: images above the one of its volume
+    :param semi_sync_active: a commit of its source waits until a replica has it, this or another
     """
 
     is_replicating: bool | None = None
@@ -93,6 +94,7 @@ class Observation:
     replication_error: str | None = None
     own_bytes: int | None = None
     clone_depth: int | None = None
+    semi_sync_active: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)

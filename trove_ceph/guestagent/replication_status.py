@@ -100,12 +100,13 @@ def _semi_sync(cursor: pymysql.cursors.Cursor) -> dict[str, Any]:
     # Without the plugins, the server has neither.
     cursor.execute("SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%\\_enabled'")
     enabled = dict(cursor.fetchall())
-    cursor.execute("SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_source\\_clients'")
-    clients = dict(cursor.fetchall())
+    cursor.execute("SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_source\\_%'")
+    status = dict(cursor.fetchall())
     return {
         'semi_sync_source': enabled.get('rpl_semi_sync_source_enabled') == 'ON',
         'semi_sync_replica': enabled.get('rpl_semi_sync_replica_enabled') == 'ON',
-        'semi_sync_clients': int(clients.get('Rpl_semi_sync_source_clients', 0)),
+        'semi_sync_clients': int(status.get('Rpl_semi_sync_source_clients', 0)),
+        'semi_sync_waits': status.get('Rpl_semi_sync_source_status') == 'ON',
     }
 
 

@@ -62,6 +62,11 @@ NOT_REPLICATING = Description(
     'trove_ceph_replicas_not_replicating',
     'Replicas that do not replicate by their last look, without those being re-provisioned.',
 )
+SEMI_SYNC_INACTIVE = Description(
+    'trove_ceph_semi_sync_inactive',
+    'Sources whose policy has semi-synchronous replication, and whose commits wait for no replica '
+    'by the last look.',
+)
 REPLICA_LAG = Description(
     'trove_ceph_replica_lag_seconds',
     'Time by which replicas are behind their sources, of those that replicate.',
@@ -201,6 +206,7 @@ def metrics_of(
 def _of_replicas(found: figures.ReplicaFigures) -> Iterator[core.GaugeMetricFamily]:
     yield REPLICAS.gauge({(state,): count for state, count in found.counts.items()})
     yield NOT_REPLICATING.gauge({(): found.not_replicating})
+    yield SEMI_SYNC_INACTIVE.gauge({(): found.not_waiting})
     yield REPLICA_LAG.condensed({(): found.lag_sec})
     yield REPLICA_LAG_TRANSACTIONS.condensed({(): found.lag_transactions})
     yield REPLICA_CLONE_AGE.condensed({(): found.clone_age_sec})

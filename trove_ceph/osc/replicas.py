@@ -34,6 +34,7 @@ class ListReplicas(base.Lister):
     more = {
         'Problem': 'problem',
         'Clone Depth': 'clone_depth',
+        'Semi-sync Active': 'semi_sync_active',
         'Reprovisioned': 'reprovisioned_at',
         'Last Reason': 'last_reason',
         'Former Own Space': 'former_own_bytes',
@@ -80,8 +81,9 @@ class ShowReplica(base.DocstringHelp, command.ShowOne):
     problem says why a replica does not replicate, and what to do. lag_sec and lag_transactions say
     how far it is behind its source. They are empty if that is not known, as lag_sec is while it
     does not replicate. own_bytes is the space that it does not share with its source, and
-    clone_depth the number of images from which it reads what it shares. All of these are as of
-    observed_at, when the cloud last looked.
+    clone_depth the number of images from which it reads what it shares. semi_sync_active says
+    whether a commit of its source waits until a replica has it, this or another one. All of these
+    are as of observed_at, when the cloud last looked.
 
     cloned_at and clone_age_sec say when its data were cloned, reprovisioned_at and last_reason when
     and why it last got a fresh clone, and reprovision_due_at when its policy gives it the next one.

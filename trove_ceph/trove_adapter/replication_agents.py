@@ -179,6 +179,7 @@ class _Answer:
             semi_sync_source=self._of_type('semi_sync_source', bool),
             semi_sync_replica=self._of_type('semi_sync_replica', bool),
             semi_sync_clients=self._of_type('semi_sync_clients', int),
+            semi_sync_waits=self._semi_sync_waits(),
         )
 
     def replica_context(self) -> dict[str, Any]:
@@ -250,6 +251,11 @@ class _Answer:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e10:
             raise self._error('lag_sec', f'{value!r:.100}', 'seconds')
         return float(value)
+
+    def _semi_sync_waits(self) -> bool | None:
+        name = 'semi_sync_waits'
+        # An agent of an earlier release does not tell.
+        return self._of_type(name, bool) if name in self._fields else None
 
     def _address(self, name: str) -> str:
         value = self._of_type(name, str)

@@ -62,6 +62,7 @@ class ReplicaRow(base.Claimable, base.Base):
     replication_error = orm.mapped_column(base.Text)
     own_bytes = orm.mapped_column(sa.BigInteger)
     clone_depth = orm.mapped_column(sa.Integer)
+    semi_sync_active = orm.mapped_column(sa.Boolean)
     observed_at = orm.mapped_column(sa.DateTime)
     source_seen_at = orm.mapped_column(sa.DateTime)
     stopped_at = orm.mapped_column(sa.DateTime)

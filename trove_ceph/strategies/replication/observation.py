@@ -175,6 +175,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
             record.own_bytes if known is None or known.own_bytes is None else known.own_bytes
         ),
         clone_depth=record.clone_depth if known is None else known.clone_depth,
+        semi_sync_active=None if source is None else source.semi_sync_active,
     )
 
 

@@ -37,6 +37,8 @@ class ReplicationStatus:
     :param semi_sync_source: its commits wait for a replica that has enabled it as well
     :param semi_sync_replica: it acknowledges transactions that it has received
     :param semi_sync_clients: number of connected replicas that acknowledge
+    :param semi_sync_waits: a commit waits for one of them now, since none has waited in vain; None:
+        not known to the agent, which is older
     """
 
     server_uuid: str
@@ -56,6 +58,7 @@ class ReplicationStatus:
     semi_sync_source: bool = False
     semi_sync_replica: bool = False
     semi_sync_clients: int = 0
+    semi_sync_waits: bool | None = None
 
     @property
     def is_replicating(self) -> bool:
@@ -76,6 +79,13 @@ class ReplicationStatus:
     def gtid_unexecuted(self) -> GtidSet:
         """What the server has received and not executed."""
         return self.gtid_received - self.gtid_executed
+
+    @property
+    def semi_sync_active(self) -> bool | None:
+        """Whether a commit is acknowledged only when a replica has it; None: not known."""
+        if not self.semi_sync_source or not self.semi_sync_clients:
+            return False
+        return self.semi_sync_waits
 
     @property
     def accepts_writes(self) -> bool:

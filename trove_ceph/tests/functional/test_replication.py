@@ -239,7 +239,7 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         self.assertEqual(before, self._commits())
 
     def test_interrupted_switch_of_semi_synchronous_replication(self):
-        """The agent dies when it has stopped the receiver, and the next one starts it."""
+        """The agent dies when it has stopped the receiver; the next one starts it."""
         self._clone()
         semi_sync.switch(self.source, True, False, LONG_MS)
         with mock.patch.object(semi_sync, 'reconnect', self._stop_receiver_and_die):

@@ -58,7 +58,9 @@ class ReplicationTest(base.BaseTestCase):
 
 class ShowTest(ReplicationTest):
     def test_shows_a_replica(self):
-        replica = self.world.add_replica(self.source, **FOLLOWING, clone_depth=1)
+        replica = self.world.add_replica(
+            self.source, **FOLLOWING, clone_depth=1, semi_sync_active=True
+        )
         self.world.now += MINUTE
         shown = self.show(replica)
         self.assertIsNotNone(shown.pop('created'))
@@ -78,6 +80,7 @@ class ShowTest(ReplicationTest):
                 'former_own_bytes': None,
                 'fresh_own_bytes': None,
                 'clone_depth': 1,
+                'semi_sync_active': True,
                 'cloned_at': '2026-01-01T12:00:00Z',
                 'observed_at': '2026-01-01T12:00:00Z',
                 'clone_age_sec': 60,

@@ -56,7 +56,7 @@ class App:
         self.lag_sec = None
         self.worker_error = None
         self.variables = {}
-        self.clients = None
+        self.status = {}
         self.users = []
         self.closed = 0
 
@@ -127,10 +127,7 @@ class App:
             ('SELECT LAST_ERROR_MESSAGE', [(self.worker_error,)] if self.worker_error else []),
             ('SELECT TIMESTAMPDIFF', [(self.lag_sec,)]),
             ('SHOW GLOBAL VARIABLES', list(self.variables.items())),
-            (
-                'SHOW GLOBAL STATUS',
-                [] if self.clients is None else [('Rpl_semi_sync_source_clients', self.clients)],
-            ),
+            ('SHOW GLOBAL STATUS', list(self.status.items())),
             ('SELECT User', [(user,) for user in self.users]),
             ('SELECT WAIT_FOR_EXECUTED_GTID_SET', [(1 - self.is_applied,)]),
         ):

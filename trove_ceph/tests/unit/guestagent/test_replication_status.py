@@ -34,6 +34,7 @@ class ReplicationStatusTest(base.BaseTestCase):
                 'semi_sync_source': False,
                 'semi_sync_replica': False,
                 'semi_sync_clients': 0,
+                'semi_sync_waits': False,
             },
             self.read(),
         )
@@ -61,12 +62,17 @@ class ReplicationStatusTest(base.BaseTestCase):
             'rpl_semi_sync_source_enabled': 'ON',
             'rpl_semi_sync_replica_enabled': 'OFF',
         }
-        self.app.clients = '2'
-        status = self.read()
-        self.assertEqual(
-            (True, False, 2),
-            tuple(status[f'semi_sync_{name}'] for name in ('source', 'replica', 'clients')),
-        )
+        names = ('source', 'replica', 'clients', 'waits')
+        for state in ('ON', 'OFF'):
+            self.app.status = {
+                'Rpl_semi_sync_source_clients': '2',
+                'Rpl_semi_sync_source_status': state,
+            }
+            status = self.read()
+            self.assertEqual(
+                (True, False, 2, state == 'ON'),
+                tuple(status[f'semi_sync_{name}'] for name in names),
+            )
 
 
 class LagTest(base.BaseTestCase):

@@ -387,6 +387,21 @@ class ObservationTest(base.BaseTestCase):
         found = observation.observe(look, None)
         self.assertEqual((7, 4), (found.own_bytes, found.clone_depth))
 
+    def test_whether_commits_of_the_source_wait(self):
+        look = ReplicaLook(record(semi_sync_active=True), replica_status())
+        on = {'semi_sync_source': True, 'semi_sync_clients': 1}
+        for facts, expected in (
+            ({}, False),
+            (on | {'semi_sync_waits': True}, True),
+            # After a commit that no replica has acknowledged in time.
+            (on | {'semi_sync_waits': False}, False),
+            (on | {'semi_sync_waits': True, 'semi_sync_clients': 0}, False),
+            (on, None),
+        ):
+            found = observation.observe(look, source_status(**facts))
+            self.assertIs(expected, found.semi_sync_active, facts)
+        self.assertIsNone(observation.observe(look, None).semi_sync_active)
+
     def test_a_replica_whose_data_are_lost_does_not_replicate(self):
         for status in (None, broken().status):
             look = ReplicaLook(record(), status, None, 'it is gone')

@@ -35,6 +35,7 @@ STATUS = {
     'semi_sync_source': False,
     'semi_sync_replica': True,
     'semi_sync_clients': 0,
+    'semi_sync_waits': False,
 }
 CONTEXT = {
     'master': {'host': '192.0.2.1', 'port': 3306},
@@ -113,9 +114,15 @@ class ReplicationAgentsTest(AgentsTestCase):
                 lag_sec=3.0,
                 is_read_only=True,
                 semi_sync_replica=True,
+                semi_sync_waits=False,
             ),
             self.agents.status(self.guest.id),
         )
+
+    def test_agent_that_does_not_tell_whether_commits_wait(self):
+        answer = {name: value for name, value in STATUS.items() if name != 'semi_sync_waits'}
+        self.guest.answer = answer
+        self.assertIsNone(self.agents.status(self.guest.id).semi_sync_waits)
         self.assertEqual([('get_replication_status', 15, {})], self.guest.calls)
 
     def test_replicating_is_to_receive_and_to_apply(self):
@@ -142,6 +149,7 @@ class ReplicationAgentsTest(AgentsTestCase):
             ('lag_sec', float('nan')),
             ('lag_sec', '3'),
             ('semi_sync_clients', 'many'),
+            ('semi_sync_waits', None),
         ):
             self.assertIn(name, self.refused('status', STATUS | {name: value}))
         self.assertIn('expected a mapping', self.refused('status', []))

@@ -10,6 +10,7 @@ from trove_ceph.db.guest_record import PoolKey
 from trove_ceph.db.replacement_record import FailoverCause, ReplacementState, RequestedBy
 from trove_ceph.db.replica_record import Cause, Observation, Requester
 from trove_ceph.db.replica_states import Event
+from trove_ceph.db.replication_policies import ReplicationPolicyStore
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import guest_helpers, replacement_helpers
 from trove_ceph.tests.unit.db.guest_helpers import POOL, SECOND
@@ -184,6 +185,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             # That of a replica that does not replicate is not known, and not 0.
             ((f'{name}_lag_seconds', 'mean'), 1.5),
             ((f'{name}_lag_seconds', 'max'), 1.5),
+            (('trove_ceph_semi_sync_inactive',), 0),
             ((f'{name}_lag_transactions', 'mean'), 48.5),
             ((f'{name}_lag_transactions', 'max'), 90),
             ((f'{name}_own_bytes',), 2**21),
@@ -196,6 +198,23 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         age_sec = found[f'{name}_clone_age_seconds', 'max']
         self.assertGreaterEqual(age_sec, 3 * 3600)
         self.assertLess(age_sec, 5 * 3600)
+
+    def test_sources_whose_commits_do_not_wait(self):
+        database = transactions.Transactions(self.facade, lambda: self.now)
+        store, policies = replicas.ReplicaStore(database), ReplicationPolicyStore(database)
+        for source_id, looks in (
+            ('waits', (True, True)),
+            ('degraded', (False, False)),
+            ('silent', (None,)),
+            ('without-policy', (False,)),
+        ):
+            if source_id != 'without-policy':
+                policies.set(source_id, semi_sync=True)
+            for number, is_active in enumerate(looks):
+                name = f'{source_id}-{number}'
+                store.register(name, 'p', source_id, f'v-{name}', None)
+                store.observe(name, Observation(True, semi_sync_active=is_active))
+        self.assertEqual(1, self.samples()[('trove_ceph_semi_sync_inactive',)])
 
     def test_without_replicas(self):
         found = self.samples()

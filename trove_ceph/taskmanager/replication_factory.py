@@ -76,6 +76,7 @@ def make_reprovision_dependencies(
         agents=make_agents(conf, context),
         patience_sec=conf.trove_ceph_replacement.patience_sec,
         exchange_timeout_sec=conf.trove_ceph_replication.exchange_timeout_sec,
+        semi_sync_timeout_ms=conf.trove_ceph_replication.semi_sync_timeout_ms,
     )
 
 

@@ -91,6 +91,7 @@ def make_source_changes(
             is_server_off=servers.is_off,
             find_ram_mib=servers.find_ram_mib,
             catch_up_sec=conf.trove_ceph_replication.catch_up_timeout_sec,
+            semi_sync_timeout_ms=conf.trove_ceph_replication.semi_sync_timeout_ms,
         ),
         operations,
         store,

@@ -89,7 +89,7 @@ class Promotion:
             Step('make the source read-only', self._stop_writes),
             Step('wait until the replica has all transactions', self._catch_up),
             Step('have the replica follow no more', self._stop_following),
-            Step('make the replica the source', self._new.accept_writes, commits=True),
+            Step('make the replica the source', self._accept_writes, commits=True),
             Step('have the other replicas follow it', self._attach_others),
             Step('have the old source follow it', self._attach_old_source),
             Step('drop replication users that no replica needs', self._drop_users),
@@ -230,6 +230,24 @@ class Promotion:
         if candidate.is_replica:
             self._deps.agents.detach(self._candidate_id, for_failover=True)
 
+    def _accept_writes(self) -> None:
+        # Before its first commit, which waits until a replica has connected.
+        self._move_semi_sync(self._candidate_id, as_source=True)
+        self._new.accept_writes()
+
+    def _move_semi_sync(self, instance_id: str, as_source: bool) -> None:
+        """Switch a server to its new side if commits of the old source wait for a replica.
+
+        If an agent does not do it, the watch over replicas does so later.
+        """
+        agents = self._deps.agents
+        try:
+            if agents.status(self._source.instance_id).semi_sync_source:
+                timeout_ms = self._deps.semi_sync_timeout_ms
+                agents.set_semi_sync(instance_id, as_source, not as_source, timeout_ms)
+        except exceptions.GuestUnavailableError as error:
+            LOG.warning('Instance %s: semi-synchronous replication: %s', instance_id, error)
+
     def _attach_others(self) -> None:
         # What is re-provisioned was blocked at the check.
         free = []
@@ -253,6 +271,8 @@ class Promotion:
         else:
             surplus = source.gtid_executed - new.gtid_executed
         if not surplus:
+            # Before it applies anything, since a replica that waits would wait in vain.
+            self._move_semi_sync(self._source.instance_id, as_source=False)
             self._new.attach([self._source])
             return
         self._is_diverged = True

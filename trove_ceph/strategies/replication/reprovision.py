@@ -40,7 +40,7 @@ from trove_ceph.steps import Step
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import observation
 from trove_ceph.strategies.replication import reprovision_rules as rules
-from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.reprovision_attempt import Attempt
 from trove_ceph.strategies.replication.reprovision_dependencies import ReprovisionDependencies
 from trove_ceph.strategies.replication.reprovision_exchange import Exchange
@@ -94,6 +94,7 @@ class Reprovisioning:
             self._step('checking the replica', _UNCHANGED, self._check),
             self._step('cloning the source', _UNCHANGED, self._clone),
             self._step('reading the position of the source', _CLONING, self._note_target),
+            self._step('having no commit wait for the replica', _CLONING, self._end_waits),
             self._step(
                 'exchanging the volumes', (*_CLONING, *_EXCHANGING), self._put_in_clone, True
             ),
@@ -210,6 +211,22 @@ class Reprovisioning:
     def _must_keep_all(self) -> bool:
         """Whether nobody has agreed that transactions are discarded which the source lacks."""
         return self._attempt.record.requested_by is Requester.POLICY
+
+    def _end_waits(self) -> None:
+        """Have commits of the source wait for no replica if this one alone acknowledges them.
+
+        They would wait for it in vain, until their timeout. The watch over replicas has them wait
+        again when a replica acknowledges.
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        try:
+            source, replica = map(deps.agents.status, (record.source_id, record.instance_id))
+            is_needed = replica.semi_sync_replica and replica.io_state is ThreadState.ON
+            if source.semi_sync_source and source.semi_sync_clients == 1 and is_needed:
+                timeout_ms = deps.semi_sync_timeout_ms
+                deps.agents.set_semi_sync(record.source_id, False, False, timeout_ms)
+        except exceptions.GuestUnavailableError as error:
+            LOG.warning('%s: commits may wait for it in vain: %s', record, error)
 
     def _fail(self, reason: str, cause: str) -> None:
         """End while the replica serves on its old volume."""

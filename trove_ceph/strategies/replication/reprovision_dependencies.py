@@ -149,6 +149,10 @@ class Agents(Protocol):
     def attach(self, instance_id: str, replica_context: Mapping[str, Any]) -> None: ...
     def release_volume(self, instance_id: str) -> None: ...
 
+    def set_semi_sync(
+        self, instance_id: str, as_source: bool, as_replica: bool, timeout_ms: int
+    ) -> None: ...
+
     def start_replica(
         self, instance_id: str, request_id: str, replica_context: Mapping[str, Any]
     ) -> StartProgress: ...
@@ -168,6 +172,7 @@ class ReprovisionDependencies:
         again
     :param exchange_timeout_sec: how long the guest may take to release its volume, before its
         server is switched off
+    :param semi_sync_timeout_ms: after which a commit does not wait for a replica any longer
     """
 
     store: Store
@@ -181,3 +186,4 @@ class ReprovisionDependencies:
     sleep: Callable[[float], None] = time.sleep
     patience_sec: float = 30
     exchange_timeout_sec: float = 300
+    semi_sync_timeout_ms: int = 10000

@@ -4,11 +4,15 @@
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.strategies.replication.observation import GroupLook
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.watch_dependencies import Agents
 
 LOG = logging.getLogger(__name__)
+
+#: Replicas that are about to stop: no commit begins to wait for them.
+_LEAVING = (ReplicaState.REQUESTED, ReplicaState.CLONING, ReplicaState.EXCHANGING)
 
 
 def apply(agents: Agents, found: GroupLook, is_enabled: bool, timeout_ms: int) -> None:
@@ -25,9 +29,10 @@ def apply(agents: Agents, found: GroupLook, is_enabled: bool, timeout_ms: int) -
         _switch(agents, found.source_id, source, False, False, timeout_ms)
     acknowledging = 0
     for one in found.replicas:
-        acknowledging += _switch(
+        is_switched = _switch(
             agents, one.record.instance_id, one.status, False, is_enabled, timeout_ms
         )
+        acknowledging += is_switched and one.record.state not in _LEAVING
     if is_enabled and acknowledging:
         _switch(agents, found.source_id, source, True, False, timeout_ms)
 

@@ -125,6 +125,11 @@ class Agents(Protocol):
     def enable_as_source(self, instance_id: str) -> None:
         """Make a server writable that follows no source."""
 
+    def set_semi_sync(
+        self, instance_id: str, as_source: bool, as_replica: bool, timeout_ms: int
+    ) -> None:
+        """Switch both sides of semi-synchronous replication on or off."""
+
     def drop_replication_users(self, instance_id: str, keep_replica_ids: Collection[str]) -> None:
         """Drop the replication users of a source, except of those replicas."""
 
@@ -234,6 +239,7 @@ class SourceDependencies:
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
         source refuses writes
     :param answer_sec: how long a guest agent is asked again that must answer
+    :param semi_sync_timeout_ms: after which a commit does not wait for a replica any longer
     """
 
     rows: Rows
@@ -249,6 +255,7 @@ class SourceDependencies:
     find_ram_mib: Callable[[str], int]
     catch_up_sec: float = 60
     answer_sec: float = 120
+    semi_sync_timeout_ms: int = 10000
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 

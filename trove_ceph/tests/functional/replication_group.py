@@ -66,6 +66,7 @@ class GroupTestCase(replication_servers.ReplicationTestCase):
         self.source_id = self._new_id()
         self.apps = {self.source_id: self.source}
         self.world = replication_world.World(self.apps, self.strategy)
+        self.world.semi_sync_timeout_ms = WAIT_MS
         self.world.add(self.source_id)
         for statement in ledger_clients.FILL:
             self.source.query(statement)

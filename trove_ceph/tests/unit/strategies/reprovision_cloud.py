@@ -189,7 +189,12 @@ class Agents:
         world = self._world
         if instance_id == world.follows:
             self._check_source()
-            return ReplicationStatus(SOURCE_UUID, gtids(world.position))
+            return ReplicationStatus(
+                SOURCE_UUID,
+                gtids(world.position),
+                semi_sync_source=world.acknowledging > 0,
+                semi_sync_clients=world.acknowledging,
+            )
         self._check_answers()
         if world.running is None:
             raise exceptions.GuestUnavailableError('MySQL does not run')
@@ -211,6 +216,7 @@ class Agents:
             sql_state=ThreadState.OFF if world.sql_error or not follows else ThreadState.ON,
             io_error=world.io_error,
             sql_error=world.sql_error,
+            semi_sync_replica=world.acknowledging > 0,
         )
 
     def replica_context(self, instance_id, replica_id=None):
@@ -228,9 +234,15 @@ class Agents:
         assert volume.uuid != SOURCE_UUID, 'a clone follows under the UUID of its source'
         volume.password = replica_context['password']
 
+    def set_semi_sync(self, instance_id, as_source, as_replica, timeout_ms):
+        assert (instance_id, as_source, as_replica) == (self._world.follows, False, False)
+        self._check_source()
+        self._world.acknowledging = 0
+
     def release_volume(self, instance_id):
         self._check_answers()
         world = self._world
+        world.waits += world.running is not None and world.acknowledging == 1
         if world.hangs:
             raise exceptions.GuestUnavailableError('mysqld does not end')
         world.running = world.mounted = world.started = None

@@ -65,6 +65,9 @@ class World:
         # What goes wrong, and how long things take.
         self.hangs, self.speed, self.refusal = hangs, 1000, None
         self.io_error = self.sql_error = ''
+        #: How many replicas acknowledge, with semi-synchronous replication, and how often a commit
+        #: waited in vain.
+        self.acknowledging = self.waits = 0
         self.clone_errors = self.attach_errors = 0
         self.agent_looks = self.boot_looks = self.attach_looks = self.detach_looks = 0
         self.start_looks = self.start_duration = 0

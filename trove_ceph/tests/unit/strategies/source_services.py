@@ -49,6 +49,8 @@ class Agents:
             sql_state=self._sql_state(server),
             sql_error=server.sql_error,
             is_read_only=server.is_read_only,
+            semi_sync_source=server.semi_sync[0],
+            semi_sync_replica=server.semi_sync[1],
         )
 
     def _sql_state(self, server):
@@ -89,6 +91,9 @@ class Agents:
         if server.source_id is not None:
             raise exceptions.GuestUnavailableError(f'guest agent of instance {name}: a replica')
         server.is_read_only = False
+
+    def set_semi_sync(self, name, as_source, as_replica, timeout_ms):
+        self._server(name).semi_sync = as_source, as_replica, timeout_ms
 
     def drop_replication_users(self, name, keep_replica_ids):
         self._server_of_long(name)

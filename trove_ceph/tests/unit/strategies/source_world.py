@@ -59,6 +59,7 @@ class World:
         #: The replicas that were told to receive no more.
         self.paused = set()
         self.acknowledged = GtidSet()
+        self.semi_sync_timeout_ms = 10000
         self.writes = True
         self.may_have_two_writers = False
         #: The requests to agents that did not answer; the long ones take a taskmanager minutes.
@@ -137,6 +138,7 @@ class World:
             stop_server=nova.stop,
             is_server_off=nova.is_off,
             find_ram_mib=nova.find_ram_mib,
+            semi_sync_timeout_ms=self.semi_sync_timeout_ms,
             clock=self.clock,
             sleep=self.sleep,
         )

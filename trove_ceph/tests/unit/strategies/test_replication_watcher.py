@@ -271,6 +271,12 @@ class SemiSyncTest(WatcherTestCase):
         self.run_rounds()
         self.assertEqual(['r-1', 's'], [one[0] for one in self.world.switched])
 
+    def test_the_source_does_not_begin_to_wait_for_a_replica_that_is_about_to_stop(self):
+        self.world.statuses['r-1'] = None
+        self.world.store.request('r-0', Requester.TENANT, 'why')
+        self.run_rounds(2)
+        self.assertEqual(['r-0'], [one[0] for one in self.world.switched])
+
     def test_a_source_without_replicas_does_not_wait(self):
         self.run_rounds()
         self.world.switched.clear()

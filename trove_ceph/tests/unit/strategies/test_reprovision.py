@@ -53,6 +53,24 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.assertEqual((OLD, OLD), (world.running, world.shown))
         self.assertEqual(3, len(world.volumes))
 
+    def test_no_commit_waits_for_the_only_replica_that_acknowledges(self):
+        self.world.acknowledging = 1
+        self.world.finish()
+        self.world.check_completed()
+        self.assertEqual((0, 0), (self.world.acknowledging, self.world.waits))
+
+    def test_commits_wait_for_another_replica(self):
+        self.world.acknowledging = 2
+        self.world.finish()
+        self.world.check_completed()
+        self.assertEqual(2, self.world.acknowledging)
+
+    def test_a_replica_that_does_not_receive_is_not_waited_for(self):
+        self.world.acknowledging, self.world.io_error = 1, 'purged'
+        for step in self.world.attempt().steps()[:4]:
+            step.do()
+        self.assertEqual(1, self.world.acknowledging)
+
     def test_takes_its_time(self):
         self.world.attach_looks = self.world.detach_looks = 40
         self.world.start_duration = 40
@@ -294,7 +312,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.world.check_completed()
         world = reprovision_world.World()
         steps = world.attempt().steps()
-        for step in steps[:6]:
+        for step in steps[:7]:
             step.do()
         world.discarded.add(OLD)
         world.start_answers = [FAILED] * rules.MOST_STARTS

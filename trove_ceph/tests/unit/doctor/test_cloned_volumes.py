@@ -41,6 +41,14 @@ class ClonedVolumesTest(base.BaseTestCase):
         self.assertEqual((expected,), self.read())
         self.assertEqual('storage close', self.world.events[-1])
 
+    def test_tells_what_waits_for_room(self):
+        self.world.deps().cinder.request_flatten(self.volume['id'])
+        self.assertEqual([None], [one.why_waiting for one in self.read()])
+        self.world.cluster.get(self.world.volume_image).write(0, b'x' * (8 << 20))
+        self.world.cluster.capacities['volumes'] = 12 << 20
+        (found,) = self.read()
+        self.assertIn(f'{self.image}: to flatten it may take', found.why_waiting)
+
     def test_all_images_above_count(self):
         between = image_types.ImageRef('volumes', 'between')
         self.world.storage.remove(self.image)

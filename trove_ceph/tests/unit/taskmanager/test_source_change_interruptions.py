@@ -264,6 +264,8 @@ class RefusedDetachmentTest(DetachmentInterruptionTest):
 class RefusedDetachmentOfSilentReplicaTest(RefusedDetachmentTest):
     """The agent of the replica does not answer either, as soon as the replica has stopped."""
 
+    least = 11
+
     def make_world(self):
         world = super().make_world()
         one, sleep = world.servers['one'], world.sleep

@@ -4,6 +4,7 @@
 They stand in one place, so that a test can hold each against the program that it names.
 """
 
+from trove_ceph.storage import fencing
 from trove_ceph.trove_compat import window
 
 CEPH_STATUS = 'ceph status'
@@ -16,7 +17,7 @@ OSD_FILL = 'ceph osd df tree'
 OSD_TREE = 'ceph osd tree'
 AUTOSCALE = 'ceph osd pool autoscale-status'
 BLOCKLIST = 'ceph osd blocklist ls'
-BLOCKLIST_EXPIRY = 'ceph config set mon mon_osd_blocklist_default_expire 604800'
+BLOCKLIST_EXPIRY = f'ceph config set mon mon_osd_blocklist_default_expire {fencing.EXPIRE_SEC}'
 MIN_COMPAT_CLIENT = 'ceph osd set-require-min-compat-client mimic'
 
 TIERS_PLAN = 'trove-ceph-manage tiers plan'

@@ -160,7 +160,7 @@ class ChangedVolumes:
         self._cinder.request_flatten(volume_id)
 
     def is_to_be_flattened(self, volume_id: str) -> bool:
-        """Return whether a volume may be flattened already, whoever has requested it.
+        """Return whether a volume has a mark already with which it may be flattened.
 
         :raises ServiceUnavailableError: Cinder does not answer
         """

@@ -209,7 +209,7 @@ class Reprovisioning:
 
     @property
     def _must_keep_all(self) -> bool:
-        """Whether nobody has agreed that transactions are discarded which the source lacks."""
+        """Whether to keep what the source lacks: no tenant or operator has agreed to discard it."""
         return self._attempt.record.requested_by is Requester.POLICY
 
     def _end_waits(self) -> None:

@@ -46,7 +46,7 @@ class EjectionTest(base.BaseTestCase):
         self.assertEqual({'one'}, self.world.flattened)
 
     def test_a_source_whose_server_is_powered_off(self):
-        """Nobody waits for the agent in it."""
+        """The ejection does not ask its guest agent."""
         self.kill_source()
         self.world.off_at[f'vm-{SOURCE}'] = self.world.now
         self.eject()

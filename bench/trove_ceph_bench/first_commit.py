@@ -72,20 +72,27 @@ class Operations:
         self._timeout_sec = timeout_sec
         self._start_wait = start_wait
 
-    def create(self, name: str, like: str, zone: str | None = None) -> None:
+    def create(
+        self, name: str, like: str, zone: str | None = None, flavor: str | None = None
+    ) -> None:
         """Create an instance with the client's user, like another one.
 
         :param zone: availability zone; None: the request names none
+        :param flavor: its name or id; None: that of the other instance
         :raises LoadFailedError: it failed, or no commit succeeded in time
+        :raises TargetUnavailableError: there is no such instance or flavor
         """
         source = self._get(like)
+        parameters = trove_operations.parameters_like(source)
+        if flavor is not None:
+            parameters['flavor_id'] = cloud.find_one(self._trove.flavors, flavor).id
         client = self._client
         user = {'name': client.user, 'password': client.password}
         schema = {'name': client.database}
         self._begin()
         instance = self._trove.instances.create(
             name,
-            **trove_operations.parameters_like(source),
+            **parameters,
             access=trove_operations.access_like(source),
             availability_zone=zone,
             databases=[schema],
@@ -255,6 +262,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             command.add_argument(
                 '--like', required=True, metavar='INSTANCE', help='the instance to resemble'
             )
+            command.add_argument(
+                '--flavor', help='flavor to request (default: that of the other instance)'
+            )
         if verb in ('create', 'restore'):
             command.add_argument('--zone', help='availability zone to request (default: none)')
         command.set_defaults(parameters=names)
@@ -264,9 +274,9 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     """Run the parsed verb.
 
     :raises LoadFailedError: the operation failed, or the cloud refused it
-    :raises TargetUnavailableError: there is no such instance or backup
+    :raises TargetUnavailableError: there is no such instance, flavor or backup
     """
-    names = (*arguments.parameters, 'like', 'zone')
+    names = (*arguments.parameters, 'like', 'flavor', 'zone')
     parameters = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     _, trove = cloud.clients()
     operations = Operations(

@@ -43,6 +43,9 @@ class Cloud:
             get=lambda identity: self.found[identity],
             create=self._create,
         )
+        self.flavors = types.SimpleNamespace(
+            list=lambda: [types.SimpleNamespace(id='other', name='db.unpooled')]
+        )
         self.backups = types.SimpleNamespace(
             list=lambda: [types.SimpleNamespace(id='b-1', name='last', instance_id='i-1')]
         )
@@ -151,6 +154,19 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual('nova', parameters['availability_zone'])
         self.assertEqual({'is_public': False}, parameters['access'])
 
+    def test_create_with_another_flavor(self):
+        self.cloud.at(1, self.appear)
+        self.operations.create('new', 'shop', flavor='db.unpooled')
+        (parameters,) = self.cloud.created
+        self.assertEqual('other', parameters['flavor_id'])
+
+    def test_a_flavor_that_does_not_exist(self):
+        self.assertRaises(
+            exceptions.TargetUnavailableError,
+            *(self.operations.create, 'new', 'shop', None, 'db.none'),
+        )
+        self.assertEqual(([], []), (self.output, self.cloud.created))
+
     def test_failed_instance_is_an_error(self):
         self.cloud.at(3, lambda: vars(self.cloud.found['i-2']).update(status='ERROR'))
         error = self.assertRaises(exceptions.LoadFailedError, self.operations.create, 'new', 'shop')
@@ -232,7 +248,12 @@ class CommandTest(base.BaseTestCase):
             (
                 ('create', 'new', '--like', 'shop', '--zone', 'nova'),
                 'create',
-                {'name': 'new', 'like': 'shop', 'zone': 'nova'},
+                {'name': 'new', 'like': 'shop', 'flavor': None, 'zone': 'nova'},
+            ),
+            (
+                ('create', 'new', '--like', 'shop', '--flavor', 'db.unpooled'),
+                'create',
+                {'name': 'new', 'like': 'shop', 'flavor': 'db.unpooled', 'zone': None},
             ),
             (
                 ('restore', 'last', 'copy'),

@@ -124,7 +124,8 @@ class LatencyPlansTest(base.BaseTestCase):
         ours = 'trove choose-backups shop none'
         self.assertEqual([ours, create, healthy, 'guests await'], calls['warm', 'prepare'])
         self.assertEqual(
-            [ours, f'{create} --zone nova', healthy, 'guests await'], calls['cold', 'prepare']
+            [ours, f'{create} --flavor db.unpooled', healthy, 'guests await'],
+            calls['cold', 'prepare'],
         )
         self.assertEqual(
             [

@@ -4,12 +4,14 @@
 import argparse
 import json
 import subprocess
+import tomllib
 from unittest import mock
 
 import jinja2
 import yaml
 from driver import bench, instruments
 from driver.errors import LabError
+from oslotest import base
 
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.test_driver_up import UpTestCase
@@ -46,6 +48,33 @@ class InstallTest(InstrumentsTestCase):
         error = self.assertRaises(LabError, instruments.install, self.settings)
         self.assertIn('no cloud yet', str(error))
         self.assertFalse(self.playbook.exists())
+
+
+class WheelTest(base.BaseTestCase):
+    def test_a_change_of_any_package_builds_it_anew(self):
+        tasks = yaml.safe_load((LAB / 'tasks/wheel.yml').read_text())
+        (paths,) = [
+            one['ansible.builtin.find']['paths'] for one in tasks if 'ansible.builtin.find' in one
+        ]
+        project = LAB.parent
+        watched = {
+            jinja2.Template(path).render(project_dir=str(project)).removeprefix(f'{project}/')
+            for path in paths
+        }
+        settings = tomllib.loads((project / 'pyproject.toml').read_text())['tool']['setuptools']
+        found = settings['packages']['find']
+        packages = {
+            str(path.relative_to(project))
+            for where in found['where']
+            for pattern in found['include']
+            for path in (project / where).glob(pattern)
+            if (path / '__init__.py').is_file()
+        }
+        self.assertIn('bench/trove_ceph_bench', packages)
+        for package in packages:
+            self.assertTrue(
+                any(package == one or package.startswith(f'{one}/') for one in watched), package
+            )
 
 
 class BindingsTest(UpTestCase):

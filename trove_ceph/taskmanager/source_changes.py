@@ -26,7 +26,7 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import tenant_errors
-from trove_ceph.strategies.replication import fitness, group, new_source, stopped_replicas
+from trove_ceph.strategies.replication import fitness, group, left_replicas, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
@@ -185,9 +185,9 @@ class SourceChanges:
             LOG.warning('Source %s: a replica has taken over: %s', source_id, error)
 
     def follow_again(self, source_id: str) -> None:
-        """Have replicas receive again that an attempt to take over has stopped.
+        """Have replicas follow a source again that a change of the source has left behind.
 
-        The source accepts writes, on its new server.
+        The source accepts writes. Such are those that a refused attempt to take over has stopped.
 
         :raises TroveCephError: one does not; the watch repeats it with :meth:`resume_replicas`
         """
@@ -199,7 +199,7 @@ class SourceChanges:
             if (source := deps.rows.find(source_id)) is None:
                 return
             group.restore_writes(deps, source_id)
-            stopped_replicas.follow_again(deps, source)
+            left_replicas.follow_again(deps, source)
 
     def resume_replicas(self, source_id: str) -> None:
         """Do so for a source that answers, unless something else changes it or its server.

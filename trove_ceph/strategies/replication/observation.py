@@ -153,6 +153,22 @@ def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) 
     return surplus - surplus.written_by(status.server_uuid)
 
 
+def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
+    """Return whether a replica connects in vain to another server than its source.
+
+    Such as to the former source, which was ejected while the server of the replica was replaced.
+    One that somebody has stopped, and one that has transactions which its source lacks, is none.
+    During a promotion, a replica may look like that.
+    """
+    is_trying = status.io_state is ThreadState.CONNECTING or bool(status.io_error)
+    return (
+        status.is_replica
+        and is_trying
+        and _follows_another(status, source)
+        and not lost_by_source(status, source)
+    )
+
+
 def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation:
     """Return what a look shows of a replica, with what is known from before where it shows less."""
     record, status = found.record, found.status

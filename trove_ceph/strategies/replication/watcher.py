@@ -25,6 +25,7 @@ from trove_ceph.strategies.backup import backup_types, claimed
 from trove_ceph.strategies.replication import drift, observation, registration, semi_sync
 from trove_ceph.strategies.replication.drift import Candidate, Drift
 from trove_ceph.strategies.replication.observation import Group, GroupLook, ReplicaLook
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.watch_dependencies import WatchDependencies
 
 LOG = logging.getLogger(__name__)
@@ -161,7 +162,8 @@ class Watcher:
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)
             with self._mutex:
                 self._ended.append(found)
-            if found.source is not None and any(map(_is_stopped, found.replicas)):
+            source = found.source
+            if source is not None and any(_is_left(one, source) for one in found.replicas):
                 deps.resume_replicas(group.source_id)
         except exceptions.TroveCephError as error:
             LOG.info('Instance %s: its replicas may not work: %s', group.source_id, error)
@@ -242,10 +244,11 @@ def _groups(
     return groups
 
 
-def _is_stopped(one: ReplicaLook) -> bool:
-    """Return whether a refused operation has stopped a replica, which answers and can go on."""
-    is_marked = one.record.stopped_at is not None and not one.record.state.is_reprovisioning
-    return is_marked and one.status is not None
+def _is_left(one: ReplicaLook, source: ReplicationStatus) -> bool:
+    """Return whether a change of the source has left a replica behind, which answers."""
+    if one.status is None or one.record.state.is_reprovisioning:
+        return False
+    return one.record.stopped_at is not None or observation.is_stray(one.status, source)
 
 
 def _remove_orphans(

@@ -8,6 +8,7 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Cause, ReplicaState, Requester
+from trove_ceph.strategies.replication.replication_types import ThreadState
 from trove_ceph.strategies.replication.watch_dependencies import VolumeUsage
 from trove_ceph.tests.unit.strategies.replication_watch_world import (
     STOPPED,
@@ -15,6 +16,9 @@ from trove_ceph.tests.unit.strategies.replication_watch_world import (
     WatcherTestCase,
     executed,
 )
+
+#: The server that was the source before.
+OTHER_SOURCE = 'bbbbbbbb-71ca-11e1-9e33-c80aa9429562'
 
 
 class LookTest(WatcherTestCase):
@@ -88,6 +92,33 @@ class LookTest(WatcherTestCase):
         self.world.statuses['r-1'] = None
         self.run_rounds()
         self.assertEqual([], self.world.resumed)
+
+    def test_a_replica_that_connects_to_another_server_in_vain(self):
+        self.start(2)
+        world = self.world
+        stray = {'source_uuid': OTHER_SOURCE, 'io_state': ThreadState.CONNECTING}
+        world.change('r-1', **stray)
+        self.run_rounds()
+        self.assertEqual(['s'], world.resumed)
+        self.assertEqual(
+            'it follows another server than its source', world.store.find('r-1').replication_error
+        )
+        world.change('r-1', io_state=ThreadState.OFF, io_error='no such host')
+        self.run_rounds()
+        self.assertEqual(['s', 's'], world.resumed)
+
+    def test_a_replica_of_another_server_that_is_no_stray(self):
+        for facts in (
+            {'io_state': ThreadState.ON},
+            {'io_state': ThreadState.OFF},
+            {'gtid_received': executed(1, f'{OTHER_SOURCE}:7')},
+            {'is_replica': False},
+        ):
+            self.start()
+            stray = {'source_uuid': OTHER_SOURCE, 'io_state': ThreadState.CONNECTING}
+            self.world.change('r-0', **stray | facts)
+            self.run_rounds()
+            self.assertEqual([], self.world.resumed, facts)
 
     def figures(self, record):
         return record.is_replicating, record.lag_sec, record.lag_transactions

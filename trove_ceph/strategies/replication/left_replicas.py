@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have the replicas follow their source again that a change of the source has left behind.
+
+A refused ejection, take-over or detachment has stopped some of them: their rows are marked before
+that. And a replica whose server was being replaced while its source was ejected connects to the
+server that it knows. So whatever way the operation ends, the watch over replicas finds both when
+the source serves.
+"""
+
+from trove_ceph import exceptions
+from trove_ceph.strategies.replication import new_source, observation
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
+from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+
+
+def follow_again(deps: SourceDependencies, source: Member) -> None:
+    """Have the replicas of a source that were left behind follow it; idempotent.
+
+    The source accepts writes. A replica that the agent cannot attach gets a fresh clone.
+
+    :raises GuestUnavailableError: the source does not answer
+    :raises ReplicasLeftError: one that was stopped does not receive yet; repeat the call
+    """
+    marked = set(deps.replicas.stopped(source.instance_id))
+    status = deps.agents.status(source.instance_id)
+    left, waiting = [], {}
+    for member in deps.rows.list_replicas(source.instance_id):
+        replica_id = member.instance_id
+        try:
+            found = _find_status(deps, replica_id)
+            if observation.is_stray(found, status) or (replica_id in marked and _is_stopped(found)):
+                left.append(member)
+                continue
+        except exceptions.GuestUnavailableError as error:
+            if replica_id in marked:
+                waiting[replica_id] = str(error)
+            continue
+        if replica_id in marked:
+            deps.replicas.forget_stopped(replica_id)
+    again = new_source.NewSource(deps, source)
+    again.attach(left)
+    again.renew(left)
+    for member in left:
+        if member.instance_id in marked and member.instance_id not in again.failures:
+            deps.replicas.forget_stopped(member.instance_id)
+    if failures := again.failures | waiting:
+        why = '; '.join(f'{one}: {error}' for one, error in sorted(failures.items()))
+        raise exceptions.ReplicasLeftError(
+            f'source {source.instance_id}: a replica does not receive again: {why}'
+        )
+
+
+def _find_status(deps: SourceDependencies, replica_id: str) -> ReplicationStatus:
+    """Return the status of a replica.
+
+    :raises GuestUnavailableError: it cannot receive now
+    """
+    if (task := deps.find_task(replica_id)) is not None:
+        raise exceptions.GuestUnavailableError(f'has the task {task}')
+    return deps.agents.status(replica_id)
+
+
+def _is_stopped(found: ReplicationStatus) -> bool:
+    """Return whether a replica still receives nothing.
+
+    :raises GuestUnavailableError: it cannot receive now
+    """
+    if not found.is_replica:
+        # An ejection that has chosen it may have told it to forget its source, too.
+        return found.is_read_only
+    if found.io_state is not ThreadState.OFF:
+        return False
+    if not found.is_applying:
+        # What it has received may be the last copy, and would be discarded.
+        raise exceptions.GuestUnavailableError(found.sql_error or 'its SQL thread is stopped')
+    return True

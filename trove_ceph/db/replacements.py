@@ -71,7 +71,7 @@ class ReplacementStore:
             if self._find_open(session, record.instance_id) is not None:
                 raise _refused(record, 'its server is being replaced already')
             if not trove_tasks.replace(session, record.instance_id, before, own, now):
-                raise _refused(record, _obstacle(session, record.instance_id))
+                raise _refused(record, trove_tasks.why_refused(session, record.instance_id))
             values = dataclasses.asdict(record) | {'created_at': now, 'updated_at': now}
             row = _Row(
                 **_columns(values),
@@ -298,11 +298,6 @@ def _columns(values: dict[str, Any]) -> dict[str, Any]:
         if name in stored:
             stored[name] = str(stored[name])
     return stored
-
-
-def _obstacle(session: orm.Session, instance_id: str) -> str:
-    task = trove_tasks.describe(session, instance_id)
-    return 'it is deleted' if task is None else f'it has a task: {task} Repeat the request later'
 
 
 def _refused(record: ReplacementRecord, reason: str) -> exceptions.ReplacementRefusedError:

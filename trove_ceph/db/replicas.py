@@ -262,7 +262,7 @@ class ReplicaStore:
                 raise _refused(row, 'it is being re-provisioned already')
             now = self._transactions.database_time(session)
             if not trove_tasks.replace(session, instance_id, before, _TASK, now):
-                raise _refused(row, _obstacle(session, instance_id))
+                raise _refused(row, trove_tasks.why_refused(session, instance_id))
             values = {
                 'state': replica_states.next_state(ReplicaState(row.state), Event.REQUEST),
                 'request_id': str(uuid.uuid4()),
@@ -430,11 +430,6 @@ def _columns(values: dict[str, Any]) -> dict[str, Any]:
         name: str(value) if name in _ENUMS and value is not None else value
         for name, value in values.items()
     }
-
-
-def _obstacle(session: orm.Session, instance_id: str) -> str:
-    task = trove_tasks.describe(session, instance_id)
-    return 'it is deleted' if task is None else f'it has a task: {task} Repeat the request later'
 
 
 def _refused(row: tables.ReplicaRow, reason: str) -> exceptions.ReprovisioningRefusedError:

@@ -7,7 +7,6 @@ transaction of our own row excludes the operations of Trove as long as that row 
 
 import datetime
 import enum
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -21,6 +20,9 @@ _INSTANCES = sa.table(
     sa.column('deleted', sa.Boolean),
     sa.column('slave_of_id', sa.String),
 )
+
+#: A task of Trove that this package does not set.
+_DELETING = 0x02
 
 
 class Task(enum.Enum):
@@ -63,10 +65,16 @@ def is_idle_replica(session: orm.Session, instance_id: str, source_id: str) -> b
     return session.scalar(query.with_for_update()) is not None
 
 
-def describe(session: orm.Session, instance_id: str) -> str | None:
-    """Return the text of an instance's task; None: the instance is deleted."""
+def why_refused(session: orm.Session, instance_id: str) -> str:
+    """Return why an instance with another task than the expected one is left alone, for tenants."""
     row = _INSTANCES.c
-    query = sa.select(row.task_description).where(row.id == instance_id, row.deleted == sa.false())
+    query = sa.select(row.task_id, row.task_description).where(
+        row.id == instance_id, row.deleted == sa.false()
+    )
     # The lock reads the latest row. The snapshot of the transaction may have an older task.
-    found: Any = session.scalar(query.with_for_update())
-    return None if found is None else str(found)
+    found = session.execute(query.with_for_update()).one_or_none()
+    if found is None:
+        return 'it is deleted'
+    if found.task_id == _DELETING:
+        return 'it is being deleted'
+    return f'it has a task: {found.task_description} Repeat the request later'

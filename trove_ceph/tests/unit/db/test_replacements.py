@@ -46,7 +46,10 @@ class RequestTest(replacement_helpers.ReplacementStoreTestCase):
             self.trove.add(f'i-{task}', task)
             error = self.assertRaises(REFUSED, self.store.request, record(f'{task}', self.now))
             self.assertIn(f'instance i-{task}', str(error))
-            self.assertIn(f'Task {task}.', str(error))
+            is_deleting = task == DELETING
+            why = 'it is being deleted' if is_deleting else f'it has a task: Task {task}. Repeat'
+            self.assertIn(why, str(error))
+            self.assertEqual(is_deleting, 'Repeat' not in str(error))
             self.assertEqual(task, self.trove.task(f'i-{task}'))
             self.assertIsNone(self.store.find(f'{task}'))
 

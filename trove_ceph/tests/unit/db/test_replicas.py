@@ -15,6 +15,7 @@ from trove_ceph.tests.unit.db.replacement_helpers import (
     DELETING,
     MIGRATING,
     NONE,
+    RESIZING,
     RESTART_REQUIRED,
 )
 from trove_ceph.tests.unit.db.replica_helpers import CLAIMANT
@@ -129,11 +130,17 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
         self.assertEqual(2, len(ids))
 
     def test_refused_requests_write_nothing(self):
+        self.add('busy')
+        self.trove.set('busy', task_id=RESIZING)
         self.add('deleting')
         self.trove.set('deleting', task_id=DELETING)
         self.add('deleted')
         self.trove.set('deleted', deleted=True)
-        for instance_id, reason in (('deleting', 'it has a task'), ('deleted', 'it is deleted')):
+        for instance_id, reason in (
+            ('busy', 'it has a task'),
+            ('deleting', 'it is being deleted'),
+            ('deleted', 'it is deleted'),
+        ):
             before = self.store.find(instance_id)
             error = self.assertRaises(
                 exceptions.ReprovisioningRefusedError,

@@ -72,9 +72,7 @@ class PlaybookTest(SettingsTestCase):
         databases = ('db.small', 'db.large', 'db.unpooled')
         self.assertEqual({'m1.tiny': 1} | dict.fromkeys(databases, 2), self.flavors({}))
         profile = dataclasses.asdict(test_driver_hci.profile(guest_cpus=[1]))
-        self.assertEqual(
-            dict.fromkeys(('m1.tiny', *databases, 'db.hci'), 1), self.flavors(profile)
-        )
+        self.assertEqual(dict.fromkeys(('m1.tiny', *databases, 'db.hci'), 1), self.flavors(profile))
         profile['guest_cpus'] = [4, 5, 6, 7]
         self.assertEqual(2, self.flavors(profile)['db.hci'])
 

@@ -22,6 +22,9 @@ class TroveTasksTest(base.BaseTestCase):
             expected = 'EJECTING' if task is trove_tasks.Task.EJECTION_ERROR else task.name
             self.assertEqual(expected, known.action)
 
+    def test_code_of_a_deletion_is_that_of_trove(self):
+        self.assertEqual(InstanceTasks.DELETING.code, trove_tasks._DELETING)
+
     def test_trove_reads_what_the_store_writes(self):
         path = trove_database.path()
         instance = trove_database.add_instance(f'project-{uuid.uuid4()}', 'volume')

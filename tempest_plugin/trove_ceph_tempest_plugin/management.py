@@ -40,12 +40,15 @@ class Management:
     def wait_for_reports(self, timeout_sec: float) -> Mapping[str, Any]:
         """Return what automatic failover sees, once a database has reported, or after the time.
 
-        A taskmanager that has just started has seen no report.
+        A taskmanager that has just started has seen no report, and does not watch yet. What the
+        former one has seen is there.
         """
         deadline = self._start_wait(timeout_sec)
-        while not (status := self.failover_status())['reporting'] and deadline.pause(POLL_SEC):
-            pass
-        return status
+        while True:
+            status = self.failover_status()
+            is_watched = status['watched_by'] is not None
+            if (is_watched and status['reporting']) or not deadline.pause(POLL_SEC):
+                return status
 
     def wait_until_suspected(
         self, instance_id: str, timeout_sec: float, silent_sec: float = 0

@@ -14,12 +14,12 @@ from trove_ceph_tempest_plugin import management
 COMMAND = 'env A=1 trove-ceph-manage'
 
 
-def status(reporting=2, **findings):
+def status(reporting=2, watched_by='host', **findings):
     listed = [
         {'instance_id': one, 'verdict': verdict, 'silent_sec': silent_sec}
         for one, (verdict, silent_sec) in findings.items()
     ]
-    return {'reporting': reporting, 'findings': listed}
+    return {'reporting': reporting, 'watched_by': watched_by, 'findings': listed}
 
 
 class ManagementTest(base.BaseTestCase):
@@ -78,6 +78,14 @@ class ManagementTest(base.BaseTestCase):
     def test_waits_for_reports(self):
         found = self.management(status(None), status(0), status(1)).wait_for_reports(60)
         self.assertEqual((1, 10), (found['reporting'], self.now))
+
+    def test_waits_for_a_taskmanager_that_watches(self):
+        found = self.management(status(1, None), status(1)).wait_for_reports(60)
+        self.assertEqual(('host', 5), (found['watched_by'], self.now))
+
+    def test_a_watch_that_nobody_keeps_is_seen(self):
+        self.assertIsNone(self.management(status(1, None)).wait_for_reports(60)['watched_by'])
+        self.assertEqual(60, self.now)
 
     def test_reports_that_do_not_arrive_are_seen(self):
         self.assertEqual(0, self.management(status(0)).wait_for_reports(60)['reporting'])

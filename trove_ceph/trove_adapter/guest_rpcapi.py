@@ -31,6 +31,18 @@ class GuestAPI(api.API):
     not answer; GuestOutdatedError, if it does not know the request. All are safe to repeat.
     """
 
+    def create_queue(self) -> None:
+        """Create the queue of the agent, which keeps requests until the agent listens; idempotent.
+
+        Otherwise the bus drops a request that comes earlier, and its sender waits in vain.
+        """
+        try:
+            self._create_guest_queue()
+        except Exception as error:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: its queue cannot be created: {error}'
+            ) from error
+
     def check_backup_settings(self) -> dict[str, Any]:
         """Return what makes a backup of the server unsafe, and at which quiesce levels."""
         return self._call_for_mapping('check_backup_settings')

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
+from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.replacement.dependencies import StartProgress
 from trove_ceph.trove_adapter import (
@@ -14,6 +16,8 @@ from trove_ceph.trove_adapter import (
     start_replication,
     start_settings,
 )
+
+LOG = logging.getLogger(__name__)
 
 
 class ReplacedAgents:
@@ -37,9 +41,16 @@ class ReplacedAgents:
         self._find_flavor = find_flavor
         self._find_replication = find_replication
 
-    def forget_old(self, instance_id: str) -> None:
-        """Delete the queues of an instance's agent, with the requests for the old server's one."""
+    def renew_queues(self, instance_id: str) -> None:
+        """Give the new agent of an instance empty queues, which keep the requests until it listens.
+
+        Best effort.
+        """
         agent_queues.delete(self._conf, instance_id)
+        try:
+            self._guest(instance_id).create_queue()
+        except exceptions.GuestUnavailableError as error:
+            LOG.warning('Requests before its agent listens are lost: %s', error)
 
     def stop_server(self, instance_id: str) -> None:
         """Stop MySQL on the old server.

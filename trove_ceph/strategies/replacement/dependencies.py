@@ -268,10 +268,11 @@ class Guests(Protocol):
 class Agents(Protocol):
     """The guest agents of the instances."""
 
-    def forget_old(self, instance_id: str) -> None:
-        """Delete the queues of an instance's agent, with the requests for the old server's one.
+    def renew_queues(self, instance_id: str) -> None:
+        """Give the new agent of an instance empty queues, which keep the requests until it listens.
 
-        Best effort: without it the new agent may miss requests until the bus drops the old agent.
+        Best effort: with the old ones it may miss requests until the bus drops the old agent, and
+        without any the bus drops each request, whose sender waits in vain.
         """
 
     def stop_server(self, instance_id: str) -> None:

@@ -154,7 +154,7 @@ class NewServer:
             return False
         self._attempt.drop_gone_ports()
         request = deps.instances.bind_request(self._attempt.record)
-        deps.agents.forget_old(record.instance_id)
+        deps.agents.renew_queues(record.instance_id)
         self._attempt.note(
             new_server_id=guest.server_id, new_host=guest.host, chosen_at=deps.store.now()
         )
@@ -220,7 +220,7 @@ class NewServer:
     def _request_boot(self) -> str:
         deps = self._attempt.deps
         self._attempt.drop_gone_ports()
-        deps.agents.forget_old(self._attempt.record.instance_id)
+        deps.agents.renew_queues(self._attempt.record.instance_id)
         port_id = deps.network.create_management_port(self._attempt.record)
         self._attempt.note(new_management_port_id=port_id, chosen_at=deps.store.now())
         host = self._choose_host()

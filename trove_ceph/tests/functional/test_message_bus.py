@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The storage service on a real RabbitMQ with the lab's users, and a guest's permissions."""
 
+import functools
 import json
 import queue
 import re
 import threading
 import time
 import uuid
+from concurrent import futures
 
 import amqp.exceptions
+import fixtures
 import kombu
 import oslo_messaging as messaging
 from amqp import spec
 from oslo_config import cfg
 from oslo_messaging import conffixture
+from trove.common import context as trove_context
 
 from trove_ceph import exceptions, message_auth
 from trove_ceph.conf import storage as storage_conf
@@ -26,9 +30,10 @@ from trove_ceph.storage_service import (
     server,
     signed_client,
 )
+from trove_ceph.strategies.replacement.dependencies import StartState
 from trove_ceph.tests.functional import base, rabbitmq
 from trove_ceph.tiers.qos import events
-from trove_ceph.trove_adapter import agent_queues
+from trove_ceph.trove_adapter import agent_queues, guest_rpcapi
 
 TIMEOUT_SEC = 60
 POOLS = ('volumes', 'vault')
@@ -98,6 +103,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self._caller_without_keys()
         self._agent_and_conductor()
         self._queues_of_an_agent_that_is_gone()
+        self._requests_before_an_agent_listens()
         self._guest_at_troves_own_services()
         self._cinder_and_the_listener()
 
@@ -250,6 +256,45 @@ class MessageBusTest(base.FunctionalTestCase):
                     self.assertRaises(
                         amqp.exceptions.NotFound, channel.queue_declare, name, passive=True
                     )
+
+    def _requests_before_an_agent_listens(self):
+        """They wait in the queue that the taskmanager has created."""
+
+        class Agent:
+            target = messaging.Target(version='1.0')
+
+            def start_moved_server(self, _context, **arguments):
+                return {'state': 'starting', 'error': '', 'server_id': arguments['server_id']}
+
+        self.useFixture(fixtures.MonkeyPatch('trove.rpc.TRANSPORT', self.transport('trove')))
+        instance_id, server_id = str(uuid.uuid4()), str(uuid.uuid4())
+        for function in ('DBInstance.get_by', 'get_instance_encryption_key'):
+            self.useFixture(
+                fixtures.MonkeyPatch(f'trove.instance.models.{function}', lambda *_, **__: None)
+            )
+        guest = guest_rpcapi.GuestAPI(trove_context.TroveContext(), instance_id)
+        guest.agent_low_timeout = 3
+        request = functools.partial(
+            guest.start_moved_server, 'replacement', '9.7.4', '', {}, server_id
+        )
+        self.assertRaises(exceptions.GuestSilentError, request)
+        for _again in range(2):
+            guest.create_queue()
+        guest.agent_low_timeout = TIMEOUT_SEC
+        target = messaging.Target(topic=f'guestagent.{instance_id}', server=instance_id)
+        agent = messaging.get_rpc_server(self.transport('guest'), target, [Agent()])
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.stop)
+        with futures.ThreadPoolExecutor() as pool:
+            answer = pool.submit(request)
+            while not self._count_requests(target.topic):
+                time.sleep(0.1)
+            agent.start()
+            self.assertEqual(StartState.STARTING, answer.result().state)
+
+    def _count_requests(self, name):
+        with self.rabbit.connection('trove') as connection, connection.channel() as channel:
+            return channel.queue_declare(name, passive=True).message_count
 
     def transport(self, who):
         conf = self.configuration(who)

@@ -336,7 +336,7 @@ class Agents:
     def __init__(self, world):
         self._world = world
 
-    def forget_old(self, instance_id):
+    def renew_queues(self, instance_id):
         # A new agent whose queue is deleted hears nothing any more.
         self._world.has_forgotten = True
         self._world.deaf |= {one for one in self._listening() if one != OLD}

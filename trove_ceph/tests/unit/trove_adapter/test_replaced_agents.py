@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guest agents of a replaced server are told, from Trove's own tables and templates."""
 
+import logging
 import uuid
 
 import fixtures
@@ -28,6 +29,8 @@ class ReplacedAgentsTest(base.BaseTestCase):
         self.instance = trove_database.add_instance(self.project, 'volume')
         self.record = test_replaced_instance.record(self.instance.id)
         self.calls = []
+        self.bus_error = None
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         self.ram_mib = 1024
         self.replication = start_replication.StartReplication()
         self.agents = replaced_agents.ReplacedAgents(
@@ -45,6 +48,11 @@ class ReplacedAgentsTest(base.BaseTestCase):
     def find_replication(self, instance_id):
         self.assertEqual(self.instance.id, instance_id)
         return self.replication
+
+    def create_queue(self):
+        self.calls.append('create_queue')
+        if self.bus_error is not None:
+            raise self.bus_error
 
     def stop_server(self):
         self.calls.append('stop_server')
@@ -101,13 +109,21 @@ class ReplacedAgentsTest(base.BaseTestCase):
         )
         self.assertEqual([], self.calls)
 
-    def test_forgets_the_old_agent(self):
-        deleted = []
+    def renew_queues(self):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove_ceph.trove_adapter.agent_queues.delete',
-                lambda conf, instance_id: deleted.append((conf, instance_id)),
+                lambda conf, instance_id: self.calls.append((conf, instance_id)),
             )
         )
-        self.agents.forget_old(self.instance.id)
-        self.assertEqual([(CONF, self.instance.id)], deleted)
+        self.agents.renew_queues(self.instance.id)
+        self.assertEqual([(CONF, self.instance.id), 'create_queue'], self.calls)
+
+    def test_renews_the_queues(self):
+        self.renew_queues()
+        self.assertEqual('', self.log.output)
+
+    def test_a_bus_that_is_down_is_no_error(self):
+        self.bus_error = exceptions.GuestUnavailableError('instance one: no bus')
+        self.renew_queues()
+        self.assertIn('are lost: instance one: no bus', self.log.output)

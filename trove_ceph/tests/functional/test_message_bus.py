@@ -222,14 +222,14 @@ class MessageBusTest(base.FunctionalTestCase):
             (trove, 'trove-conductor', Conductor()),
             (guest, topic, Agent()),
         ):
-            target = messaging.Target(topic=name, server=name, exchange='trove')
+            target = messaging.Target(topic=name, server=name)
             running = messaging.get_rpc_server(transport, target, [end])
             running.start()
             self.addCleanup(running.wait)
             self.addCleanup(running.stop)
-        client = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
+        client = messaging.get_rpc_client(trove, messaging.Target(topic=topic))
         self.assertIs(True, client.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
-        conductor = messaging.Target(topic='trove-conductor', exchange='trove')
+        conductor = messaging.Target(topic='trove-conductor')
         caller = messaging.get_rpc_client(guest, conductor)
         caller.cast({}, 'heartbeat', instance_id='one')
         self.assertTrue(heard.wait(TIMEOUT_SEC))
@@ -298,6 +298,7 @@ class MessageBusTest(base.FunctionalTestCase):
 
     def transport(self, who):
         conf = self.configuration(who)
+        conf.set_override('control_exchange', 'trove')
         result = messaging.get_rpc_transport(conf, self.rabbit.url(who))
         self.addCleanup(result.cleanup)
         return result

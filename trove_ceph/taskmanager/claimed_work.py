@@ -19,8 +19,6 @@ from trove_ceph.strategies.replacement import rules
 
 LOG = logging.getLogger(__name__)
 
-#: With no operation open, the table is read this often.
-IDLE_SEC = 10
 POLL_SEC = 1
 #: A worker that died keeps its claim for claim_expiry_sec; an attempt looks every few seconds.
 _CANCEL_TIMEOUT_SEC = 180
@@ -83,21 +81,15 @@ class ClaimedWork(Generic[Found]):
         self._mutex = threading.Lock()
         # When the next attempt of an operation is due, by the id of its record.
         self._due: dict[str, float] = {}
-        self._next_look = 0.0
 
     def start_due(self) -> None:
         """Start the attempts that are due, as long as threads are free; call it every 2 s.
 
-        One worker runs each attempt, even if several processes call this.
+        One worker runs each attempt, even if several processes call this. Nobody tells a process of
+        the requests of automatic failover and of commands, so each call reads the table.
         """
         now = self._clock()
-        with self._mutex:
-            if now < self._next_look:
-                return
-            self._next_look = now + IDLE_SEC
         open_ones = self._store.list_claimable(self._worker)
-        if open_ones:
-            self.look_now()
         with self._mutex:
             ids = set(map(self._id_of, open_ones))
             self._due = {one: at for one, at in self._due.items() if one in ids}
@@ -105,11 +97,6 @@ class ClaimedWork(Generic[Found]):
         for record in due:
             if not self._threads.start(functools.partial(self._attempt, record)):
                 return
-
-    def look_now(self) -> None:
-        """Have the next call of :meth:`start_due` look for open operations in any case."""
-        with self._mutex:
-            self._next_look = 0.0
 
     def end(self, find_open: Callable[[], Found | None]) -> None:
         """Return when the operation on an instance that is being deleted has ended.
@@ -140,7 +127,6 @@ class ClaimedWork(Generic[Found]):
                 return self._run(claim)
         finally:
             self._release(claim)
-            self.look_now()
 
     def _run(self, claim: Claim) -> bool:
         record = self._store.find(claim.resource_id)

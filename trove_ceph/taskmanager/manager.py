@@ -352,14 +352,13 @@ class Manager(manager.Manager):
     def replace_servers(self, context):
         """Continue the replacements of servers that are due."""
         self._start_threads()
-        self._replacements().look_now()
         self._replacements().start_due()
 
     # The API calls this when it has recorded a re-provisioning (notify.py).
     def reprovision_replicas(self, context):
         """Continue the re-provisionings of replicas that are due."""
         self._start_threads()
-        self._replication.reprovision_now()
+        self._replication.reprovision_due()
 
     # The API calls this and run_backup_policies when it has recorded a request (notify.py).
     def copy_and_verify_backups(self, context):

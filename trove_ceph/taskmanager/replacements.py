@@ -17,7 +17,6 @@ class Replacements:
     """The replacements on which this process works.
 
     :ivar start_due: see :meth:`.ClaimedWork.start_due`
-    :ivar look_now: see :meth:`.ClaimedWork.look_now`
     :param deps: of replacements
     :param worker: the name of this process in claims
     :param threads: those of the attempts
@@ -44,7 +43,6 @@ class Replacements:
             start_wait=start_wait,
         )
         self.start_due = self._work.start_due
-        self.look_now = self._work.look_now
 
     def cancel(self, instance_id: str) -> None:
         """Return when no replacement of an instance that is being deleted is open any more.

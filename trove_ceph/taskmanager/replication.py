@@ -85,11 +85,6 @@ class Replication:
         """Continue the re-provisionings that are due; call it every 2 s."""
         self._get_reprovisionings().start_due()
 
-    def reprovision_now(self) -> None:
-        """Continue the re-provisionings that are due, and look for new requests in any case."""
-        self._get_reprovisionings().look_now()
-        self.reprovision_due()
-
     def cancel_reprovisioning(self, instance_id: str) -> None:
         """Return when an instance that is being deleted is not re-provisioned any more.
 

@@ -16,7 +16,6 @@ class Reprovisionings:
     """The re-provisionings on which this process works.
 
     :ivar start_due: see :meth:`.ClaimedWork.start_due`
-    :ivar look_now: see :meth:`.ClaimedWork.look_now`
     :param worker: the name of this process in claims
     :param threads: those of the attempts
     :param start_wait: returns the deadline of a wait of so many seconds
@@ -41,7 +40,6 @@ class Reprovisionings:
             start_wait=start_wait,
         )
         self.start_due = self._work.start_due
-        self.look_now = self._work.look_now
 
     def cancel(self, instance_id: str) -> None:
         """Return when an instance that is being deleted is not re-provisioned any more.

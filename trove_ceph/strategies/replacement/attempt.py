@@ -113,7 +113,8 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         self.deps.servers.keep_volume(server_id, self.record.volume_id)
         is_failover = self.record.kind is ReplacementKind.FAILOVER
         since = self.record.created_at if is_failover else None
-        self.deps.servers.request_deletion(server_id, since)
+        # Another attempt would fence the volume again before it looks at the host again.
+        self.insist(lambda: self.deps.servers.request_deletion(server_id, since))
         self.wait(
             lambda: self.find_server(server_id) is None,
             f'Nova still deletes server {server_id}',

@@ -140,7 +140,24 @@ class ClaimedAttempt(abc.ABC, Generic[_D, _R, _E]):
         :param shown: see :class:`.InProgressError`
         :raises InProgressError: the condition is not met yet
         """
-        deadline = waiting.Deadline(self.deps.patience_sec, self.deps.clock, self.deps.sleep)
+        deadline = self._deadline()
         while not is_done():
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.InProgressError(f'{self.record}: {what}', shown)
+
+    def insist(self, request: Callable[[], object]) -> None:
+        """Repeat a request that cannot be made yet, for as long as one attempt waits.
+
+        :raises InProgressError: that of the request, which still cannot be made
+        """
+        deadline = self._deadline()
+        while True:
+            try:
+                request()
+                return
+            except exceptions.InProgressError:
+                if not deadline.pause(_POLL_SEC):
+                    raise
+
+    def _deadline(self) -> waiting.Deadline:
+        return waiting.Deadline(self.deps.patience_sec, self.deps.clock, self.deps.sleep)

@@ -126,6 +126,9 @@ class Servers:
 
     def request_deletion(self, server_id, since):
         world = self._world
+        if world.host_looks > 0:
+            world.host_looks -= 1
+            raise exceptions.InProgressError('its host has not reported yet')
         server = world.servers.get(server_id)
         if server is not None and server.deletion_looks is None:
             server.deletion_looks = world.deletion_looks

@@ -116,6 +116,8 @@ class World:
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
         self.deletion_looks = self.boot_looks = 0
+        #: How often Nova is asked until it knows whether the host of the old server works.
+        self.host_looks = 0
         self.start_answers, self.down, self.broken = [], set(), []
         self.at_bind = self.at = lambda _place: None
         # The replicas of the instance, and what became of an attempt to have one take over.

@@ -123,6 +123,24 @@ class FailoverTest(ReplacementTestCase):
             self.assertEqual((None, 'host-3'), (record.guest_id, record.new_host))
             self.assertIsNotNone(record.new_management_port_id)
 
+    def test_one_attempt_waits_until_the_host_of_the_old_server_reports(self):
+        world, places = self.make_world(guest_hosts=OTHER_HOST), []
+        world.host_looks, world.at = 12, places.append
+        _record, error = world.finish()
+        world.check_completed()
+        self.assertIsNone(error)
+        # Before the deletion, and after it.
+        self.assertEqual(2, places.count('is about to fence'))
+
+    def test_a_host_that_does_not_report_for_long(self):
+        world = self.make_world(guest_hosts=OTHER_HOST)
+        world.host_looks = 100
+        error = self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        self.assertIn('has not reported yet', str(error))
+        self.assertLess(world.host_looks, 100 - 12)
+        world.finish()
+        world.check_completed()
+
     def test_server_that_does_not_run(self):
         self.make_world(is_running=False).finish()
         self.world.check_completed()

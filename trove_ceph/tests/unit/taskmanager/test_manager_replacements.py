@@ -88,9 +88,6 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.calls.append(f'request {image_id}')
         return self.record
 
-    def look_now(self):
-        self.calls.append('look_now')
-
     def start_due(self):
         self.calls.append('start_due')
 
@@ -124,7 +121,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_resizes_on_a_warm_guest(self):
         self.resize()
-        self.assertEqual(['request large', 'look_now', 'wait 1800', 'notify_changed'], self.calls)
+        self.assertEqual(['request large', 'start_due', 'wait 1800', 'notify_changed'], self.calls)
         self.assertEqual(['instance_resize_instance.end'], self.events())
 
     def test_reports_a_resize_that_failed(self):
@@ -177,7 +174,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_rebuilds_on_a_warm_guest(self):
         self.manager.rebuild(None, self.world.instance.id, 'image')
-        self.assertEqual(['request image', 'look_now'], self.calls)
+        self.assertEqual(['request image', 'start_due'], self.calls)
 
     def test_trove_rebuilds_what_no_warm_guest_can(self):
         self.record = None
@@ -247,7 +244,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_reprovisions_at_once_when_notified(self):
         self.manager.reprovision_replicas(None)
-        self.assertEqual(['look_now', 'start_due'], self.calls)
+        self.assertEqual(['start_due'], self.calls)
 
     def test_continues_reprovisionings_in_the_background(self):
         for function in self.manager._replication_background._functions:
@@ -256,7 +253,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_looks_at_once_when_notified(self):
         self.manager.replace_servers(None)
-        self.assertEqual(['look_now', 'start_due'], self.calls)
+        self.assertEqual(['start_due'], self.calls)
 
     def test_continues_replacements_in_the_background(self):
         for function in self.manager._replacement_background._functions:

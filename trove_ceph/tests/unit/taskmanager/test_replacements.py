@@ -9,7 +9,7 @@ import fixtures
 from trove_ceph import exceptions, waiting
 from trove_ceph.db import claims, heartbeat
 from trove_ceph.db.replacement_record import ReplacementState
-from trove_ceph.taskmanager import claimed_work, replacements
+from trove_ceph.taskmanager import replacements
 from trove_ceph.tests.unit.db import replacement_helpers
 
 SECOND = replacement_helpers.SECOND
@@ -149,23 +149,13 @@ class ReplacementsTest(replacement_helpers.ReplacementStoreTestCase):
         self.runner.start_due()
         self.assertEqual([], self.attempts)
         self.store.claims.release(claim)
-        self.runner.look_now()
         self.runner.start_due()
         self.assertEqual([('one', 'r')], self.attempts)
 
-    def test_reads_the_table_seldom_while_nothing_is_open(self):
+    def test_finds_a_request_of_which_nobody_has_told_it(self):
         self.runner.start_due()
         self.request('r')
-        self.pass_time(claimed_work.IDLE_SEC - 2)
-        self.assertEqual([], self.attempts)
         self.pass_time(2)
-        self.assertEqual([('one', 'r')], self.attempts)
-
-    def test_notified_process_looks_at_once(self):
-        self.runner.start_due()
-        self.request('r')
-        self.runner.look_now()
-        self.runner.start_due()
         self.assertEqual([('one', 'r')], self.attempts)
 
     def test_lost_claim_is_no_failure(self):

@@ -194,7 +194,9 @@ class InstanceOperations:
         LOG.warning('Instance %s: resume "%s", whose taskmanager died', instance_id, role)
         try:
             resume(claim)
-        except exceptions.OperationUnfinishedError as error:
+        # The row stays, also if this worker has lost a claim: that of the source, on which others
+        # may work, or this one.
+        except (exceptions.OperationUnfinishedError, exceptions.ClaimLostError) as error:
             LOG.warning('Instance %s: "%s" will be resumed again: %s', instance_id, role, error)
             self._heartbeat.drop(claim)
             return

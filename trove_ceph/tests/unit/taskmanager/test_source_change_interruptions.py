@@ -18,6 +18,20 @@ from trove_ceph.tests.unit.strategies.take_over_world import TakeOverWorld
 from trove_ceph.tests.unit.strategies.world import Strike
 
 
+class _LostClaims(Strike):
+    """Lets a taskmanager find, from one of its requests on, that others may have its claims."""
+
+    def __init__(self, number):
+        super().__init__(None)
+        self._left = number
+
+    def around(self, request, unavailable):
+        if not self._left:
+            raise exceptions.ClaimLostError('another worker continues it')
+        self._left -= 1
+        return super().around(request, unavailable)
+
+
 class _Interruptions:
     def test_killed_before_each_request(self):
         self.strike_each(after=False)
@@ -41,6 +55,19 @@ class _Interruptions:
                 with contextlib.suppress(interruption.Kill):
                     kill()
             try:
+                world.recover()
+                self.check(world)
+            except Exception as error:
+                error.add_note(f'at requests {first} and {second}: {world.tasks}, {world.sources}')
+                raise
+
+    def test_claims_are_lost_while_another_continues(self):
+        for first, second in itertools.product(range(0, self.least, 3), repeat=2):
+            world = self.make_world()
+            with contextlib.suppress(interruption.Kill):
+                self.start(world, world.changes(Strike(first, after=True))[0])
+            try:
+                world.recover(1, _LostClaims(second))
                 world.recover()
                 self.check(world)
             except Exception as error:

@@ -92,6 +92,19 @@ class StrayTest(base.BaseTestCase):
         self.watch()
         self.assertEqual(self.new, self.stray.source_id)
 
+    def test_a_replica_that_may_accept_writes_already(self):
+        """The former source does not accept writes beside it."""
+        new = self.world.servers[self.new]
+        new.is_read_only = True
+        name = 'three' if self.new == 'one' else 'one'
+        claim = self.world.store.begin(Role.PROMOTE_REPLICA, name, _Worker)
+        self.assertRaises(exceptions.OperationUnfinishedError, self.watch)
+        self.assertTrue(new.is_read_only)
+        self.world.store.finish(claim)
+        self.world.recover()
+        self.watch()
+        self.world.check_source(self.new, {'one', 'two', 'three'} - {self.new})
+
     def test_a_source_that_does_not_answer(self):
         self.world.servers[self.new].is_silent = True
         self.assertRaises(exceptions.TroveCephError, self.watch)

@@ -358,7 +358,7 @@ class SourceChanges:
                     self._give_up(deps, source_id, replica_id)
                     self._leave_source_again(claim, None)
                     return
-            self._run(Detachment(deps, replica, source), claim, replica_id)
+            self._run(Detachment(deps, replica, source, is_resumed), claim, replica_id)
             self._leave_source_again(claim, None)
 
     def _find_source(self, replica_id: str) -> str | None:

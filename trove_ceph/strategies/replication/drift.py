@@ -123,10 +123,13 @@ def find_drift(
 
     Transactions that its source lacks are never discarded without a request, unless they were
     written on the replica itself. For its age, size or depth, no replica is re-provisioned that is
-    silent, since its server would be switched off while it may serve, or that has any of them.
+    silent, since its server would be switched off while it may serve, or that has any of them. One
+    that accepts writes, as after an interrupted detachment, has written transactions of its own.
 
     :param now: by the clock of the database
     """
+    if found.status is not None and found.status.accepts_writes:
+        return None
     if observation.lost_by_source(found.status, source):
         return None
     observed = observation.observe(found, source)

@@ -224,6 +224,11 @@ def _why_not_replicating(
 ) -> str | None:
     if status is None:
         return _SILENT
+    if status.accepts_writes:
+        return (
+            'it follows no source and accepts writes, as after a detachment that was interrupted: '
+            'detach it to keep what it has, or re-provision it, which discards that'
+        )
     if not status.is_replica:
         return 'it follows no source'
     if source is not None and _follows_another(status, source):

@@ -193,6 +193,12 @@ class Reprovisioning:
         # Before the source, so that it has nothing that is just new there.
         replica = self._find_status()
         source = agents.status(record.source_id)
+        if self._must_keep_all and replica is not None and replica.accepts_writes:
+            raise exceptions.ReprovisioningRefusedError(
+                f'instance {record.instance_id}: it accepts writes, as after a detachment that was '
+                'interrupted; detach it again to keep what it has, or re-provision it, which '
+                'discards that'
+            )
         if self._must_keep_all and (lost := observation.lost_by_source(replica, source)):
             raise exceptions.ReprovisioningRefusedError(
                 f'instance {record.instance_id}: it has {lost.count} transactions that its source '

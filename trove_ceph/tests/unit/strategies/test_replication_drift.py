@@ -96,7 +96,14 @@ CASES = (
         '',
     ),
     ('lost', ReplicaLook(record(), None, None, 'it is gone'), Cause.VOLUME, 'it is gone'),
-    ('no replica', broken(is_replica=False), Cause.BROKEN, 'it follows no source'),
+    ('no replica', broken(is_replica=False, is_read_only=True), Cause.BROKEN, 'follows no source'),
+    ('detached', broken(is_replica=False), None, ''),
+    (
+        'detached, and old',
+        ReplicaLook(record(cloned_at=NOW - 24 * HOUR), replica_status(is_replica=False)),
+        None,
+        '',
+    ),
     (
         'applier',
         broken(sql_state=ThreadState.OFF, sql_error_number=1062, sql_error='Duplicate entry'),
@@ -177,7 +184,7 @@ CASES = (
         'most urgent first',
         ReplicaLook(
             record(cloned_at=NOW - 99 * HOUR),
-            replica_status(is_replica=False, gtid_executed=executed(1, ERRANT)),
+            replica_status(is_replica=False, is_read_only=True, gtid_executed=executed(1, ERRANT)),
             USAGE,
             'it is gone',
         ),
@@ -443,7 +450,13 @@ class ObservationTest(base.BaseTestCase):
             (ReplicaLook(record(), None), 'its guest agent does not answer'),
             (ReplicaLook(record(), None, None, 'it is gone', 'no MySQL'), 'it is gone'),
             (ReplicaLook(record(), None, agent_error='no MySQL'), 'no MySQL'),
-            (broken(is_replica=False), 'it follows no source'),
+            (broken(is_replica=False, is_read_only=True), 'it follows no source'),
+            (
+                broken(is_replica=False),
+                'it follows no source and accepts writes, as after a detachment that was '
+                'interrupted: detach it to keep what it has, or re-provision it, which discards '
+                'that',
+            ),
             (broken(source_uuid=OTHER_SERVER), 'it follows another server than its source'),
             (broken(sql_error='a', io_error='b', sql_error_number=1062), 'error 1062: a'),
             (broken(sql_error='a', sql_error_number=0), 'a'),

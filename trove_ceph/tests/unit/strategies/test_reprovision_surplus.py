@@ -18,6 +18,19 @@ class SurplusTest(reprovision_world.ReprovisionCase):
         self.world.check_as_before()
         self.assertEqual(120, self.world.volumes[OLD].executed)
 
+    def test_replica_that_accepts_writes_keeps_them(self):
+        """It was detached, and nothing has recorded that."""
+        self.make_policy_world()
+        self.world.volumes[OLD].password = None
+        self.assert_ends('it accepts writes')
+        self.assertEqual((OLD, OLD), (self.world.shown, self.world.running))
+
+    def test_who_requests_a_re_provisioning_gives_up_writes(self):
+        self.world = reprovision_world.World(requester=Requester.TENANT)
+        self.world.volumes[OLD].password = None
+        self.world.finish()
+        self.world.check_completed()
+
     def test_who_requests_a_re_provisioning_gives_up_what_the_source_lacks(self):
         for requester in (Requester.TENANT, Requester.OPERATOR):
             self.world = reprovision_world.World(requester=requester)

@@ -88,6 +88,37 @@ class ResumedPromotionTest(base.BaseTestCase):
         world.check_source('one', [SOURCE, 'two'])
 
 
+class ResumedDetachmentTest(base.BaseTestCase):
+    def test_the_replica_does_not_answer(self):
+        """It accepts writes, and the watch would give it a fresh clone if that were forgotten."""
+
+        def make_world():
+            world = World()
+            world.may_have_two_writers = True
+            world.request('DETACHING', 'one')
+            return world
+
+        world = _kill_when(
+            make_world,
+            lambda changes: changes.detach('one'),
+            lambda found: 'one' in found.writers(),
+        )
+        _silence(world, 'one')
+        world.recover(3)
+        self.assertEqual(Role.DETACH_REPLICA, world.store.find_role('one'))
+        self.assertEqual('DETACHING', world.tasks['one'])
+        # Neither another replica nor the source waits for it.
+        self.assertIn(world.store.find_role(SOURCE), (None, Role.CHANGE_SOURCE))
+        world.request('DETACHING', 'two')
+        world.changes(worker='other')[0].detach('two')
+        self.assertIsNone(world.sources['two'])
+        _silence(world)
+        world.recover()
+        self.assertEqual(({SOURCE, 'one', 'two'}, {}), (set(world.writers()), world.store.rows))
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+        self.assertEqual({}, world.table)
+
+
 class ResumedEjectionTest(base.BaseTestCase):
     def kill_when(self, is_reached, make_world=None):
         return _kill_when(

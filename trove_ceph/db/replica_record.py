@@ -84,6 +84,8 @@ class Observation:
     :param own_bytes: space that it does not share with its source
     :param clone_depth: images above the one of its volume
     :param semi_sync_active: a commit of its source waits until a replica has it, this or another
+    :param has_surplus: it has transactions of other servers that its source lacks, from the last
+        look at which both answered
     """
 
     is_replicating: bool | None = None
@@ -95,6 +97,7 @@ class Observation:
     own_bytes: int | None = None
     clone_depth: int | None = None
     semi_sync_active: bool | None = None
+    has_surplus: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,9 @@ class ReplacedAgents:
 
         Best effort.
         """
-        agent_queues.delete(self._conf, instance_id)
+        if not agent_queues.delete(self._conf, instance_id):
+            # The creation would wait until the bus answers.
+            return
         try:
             self._guest(instance_id).create_queue()
         except exceptions.GuestUnavailableError as error:

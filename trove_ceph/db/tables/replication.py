@@ -63,6 +63,7 @@ class ReplicaRow(base.Claimable, base.Base):
     own_bytes = orm.mapped_column(sa.BigInteger)
     clone_depth = orm.mapped_column(sa.Integer)
     semi_sync_active = orm.mapped_column(sa.Boolean)
+    has_surplus = orm.mapped_column(sa.Boolean)
     observed_at = orm.mapped_column(sa.DateTime)
     source_seen_at = orm.mapped_column(sa.DateTime)
     stopped_at = orm.mapped_column(sa.DateTime)

@@ -22,7 +22,7 @@ from trove_ceph.strategies.policies import policy_match
 from trove_ceph.strategies.replacement import rules
 
 #: More silent databases that could be replaced are not asked about in one round: no more are moved
-#: in an hour than ``most_per_hour``, and a round must not last longer than an agent may be silent.
+#: in an hour than ``most_per_hour``.
 _MOST_ASKED = 100
 #: How many databases that report are tried as a control until one has a client.
 _MOST_CONTROLS = 5
@@ -52,7 +52,7 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     silent = {one: sec for one, sec in silent.items() if sec > settings.silent_sec}
     why_not = {one: _why_not(deps, instances[one], time) for one in sorted(covered & silent.keys())}
     free = [one for one, reason in why_not.items() if reason is None]
-    asking = _Asking(deps)
+    asking = _Asking(deps, now + settings.silent_sec / 2)
     on_down_hosts = asking.find_on_down_hosts([instances[one] for one in silent] if free else ())
     # The same ones in each round, until they are moved; not those that were stopped long ago.
     free.sort(key=lambda one: (one not in on_down_hosts, silent[one], one))
@@ -94,11 +94,14 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
 class _Asking:
     """The requests to Nova, Cinder and Ceph of one round.
 
+    :param until: after it, by the clock of the dependencies, the others are left to later rounds;
+        a round that takes too long decides nothing
     :ivar failures: why some were not answered
     """
 
-    def __init__(self, deps: FailoverDependencies):
+    def __init__(self, deps: FailoverDependencies, until: float):
         self._deps = deps
+        self._until = until
         self._asked = 0
         self.hosts: Mapping[str, HostState] = {}
         self.failures: list[str] = []
@@ -126,7 +129,8 @@ class _Asking:
         if self.failures:
             return Signs('nothing was asked about it in this round')
         self._asked += 1
-        if self._asked > _MOST_ASKED:
+        is_late = self._asked > 1 and self._deps.clock() > self._until
+        if self._asked > _MOST_ASKED or is_late:
             return Signs(is_asked=False)
         try:
             return self._ask(instance)

@@ -360,11 +360,12 @@ class Ejection:
                 change = RowChange(member.instance_id, follows, 'EJECTION_ERROR')
             changes.append(change)
         self._deps.rows.record(changes)
+        in_error = {one.instance_id for one in changes if one.task == 'EJECTION_ERROR'}
         for instance_id, why in self._chosen.failures.items():
-            self._fault(
-                instance_id,
-                f'ejection of {source_id}: {why}. Reset its status to re-provision or detach it',
-            )
+            then = 'Reset its status to re-provision or detach it'
+            if instance_id not in in_error:
+                then = 'It follows the new source when that has ended'
+            self._fault(instance_id, f'ejection of {source_id}: {why}. {then}')
         group.warn_of_one_copy(self._deps, self._chosen.member)
         missing = self._describe_missing()
         power = 'powered off'

@@ -41,7 +41,11 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
     again.attach(left)
     again.renew(left)
     for member in left:
-        if member.instance_id in marked and member.instance_id not in again.failures:
+        if member.instance_id in again.failures:
+            continue
+        # It was left out of an ejection, since it did not answer, and has nothing of its own.
+        deps.rows.replace_task(member.instance_id, ['EJECTION_ERROR'], 'NONE')
+        if member.instance_id in marked:
             deps.replicas.forget_stopped(member.instance_id)
     if failures := again.failures | waiting:
         why = '; '.join(f'{one}: {error}' for one, error in sorted(failures.items()))

@@ -25,6 +25,7 @@ LOG = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARACTERS = 500
 _SILENT = 'its guest agent does not answer'
+_SURPLUS = 'it had transactions that its source lacks when it answered last'
 #: A dishonest server can report more than a column of the table holds.
 _MOST_TRANSACTIONS = 2**63 - 1
 #: Measuring the own space of an image reads the map of all its objects.
@@ -177,21 +178,25 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         lag = (source.gtid_executed - status.gtid_executed).count
         lag_transactions = min(lag, _MOST_TRANSACTIONS)
         errant = str(status.gtid_executed - source.gtid_executed)
-    known = found.usage
+    known, has_surplus = found.usage, record.has_surplus
+    if status is not None and source is not None:
+        has_surplus = bool(lost_by_source(status, source))
+    error = found.volume_error or found.agent_error or _why_not_replicating(status, source)
+    if status is None and has_surplus:
+        error = f'{error}; {_SURPLUS}'
     return Observation(
         is_replicating=_is_replicating(found),
         lag_sec=_lag_sec(found, source),
         lag_transactions=lag_transactions,
         errant=errant,
         source_executed=record.source_executed if source is None else str(source.gtid_executed),
-        replication_error=(
-            found.volume_error or found.agent_error or _why_not_replicating(status, source)
-        ),
+        replication_error=error,
         own_bytes=(
             record.own_bytes if known is None or known.own_bytes is None else known.own_bytes
         ),
         clone_depth=record.clone_depth if known is None else known.clone_depth,
         semi_sync_active=None if source is None else source.semi_sync_active,
+        has_surplus=has_surplus,
     )
 
 

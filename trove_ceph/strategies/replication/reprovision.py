@@ -199,6 +199,11 @@ class Reprovisioning:
                 'interrupted; detach it again to keep what it has, or re-provision it, which '
                 'discards that'
             )
+        if self._must_keep_all and replica is None and record.has_surplus:
+            raise exceptions.ReprovisioningRefusedError(
+                f'instance {record.instance_id}: does not answer, and had transactions that its '
+                'source lacks; repair it to keep them, or re-provision it, which discards them'
+            )
         if self._must_keep_all and (lost := observation.lost_by_source(replica, source)):
             raise exceptions.ReprovisioningRefusedError(
                 f'instance {record.instance_id}: it has {lost.count} transactions that its source '
@@ -293,6 +298,7 @@ class Reprovisioning:
             new_volume_id=None,
             answered_at=deps.store.now(),
             failed_starts=0,
+            has_surplus=None,
         )
         LOG.info('%s: has the new volume %s', record, record.new_volume_id)
 

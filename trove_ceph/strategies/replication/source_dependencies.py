@@ -76,6 +76,9 @@ class Rows(Protocol):
         :param tasks: the names of the tasks, by the ids of the instances
         """
 
+    def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None:
+        """Replace the task of an instance if it is one of others; do nothing if it is not."""
+
     def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:
         """Give an instance that is being deleted another task, since it is not deleted after all.
 

@@ -140,6 +140,10 @@ class Rows:
             if self._world.tasks[name] in ('PROMOTING', 'EJECTING', 'DETACHING'):
                 self._world.tasks[name] = task
 
+    def replace_task(self, name, before, after):
+        if self._world.tasks[name] in before:
+            self._world.tasks[name] = after
+
     def refuse_deletion(self, name, task, ram_mib):
         if self._world.tasks[name] == 'DELETING':
             self._world.tasks[name] = task

@@ -17,7 +17,11 @@ from trove_ceph.tests.unit.strategies.replication_watch_world import (
     UNREACHABLE,
     WatcherTestCase,
     executed,
+    replica_status,
 )
+
+#: A server whose transactions the source has lost.
+LOST_SERVER = 'cccccccc-71ca-11e1-9e33-c80aa9429562'
 
 
 class DriftTest(WatcherTestCase):
@@ -192,6 +196,27 @@ class DriftTest(WatcherTestCase):
         self.world.now += datetime.timedelta(hours=2)
         self.run_rounds(1)
         self.assertEqual({'r-0': Cause.BROKEN}, self.world.requested())
+
+    def test_a_replica_that_had_what_its_source_lacks_and_fails_is_left_alone(self):
+        self.start(max_lag_sec=60)
+        world = self.world
+        world.change('r-0', gtid_executed=executed(100, f'{LOST_SERVER}:1-5'))
+        self.run_rounds()
+        self.assertTrue(world.store.find('r-0').has_surplus)
+        world.statuses['r-0'] = 'no space left on device'
+        world.usages['v-r-0'] = UNREACHABLE
+        self.run_rounds(20)
+        self.assertEqual({}, world.requested())
+        found = world.store.find('r-0')
+        self.assertTrue(found.has_surplus)
+        self.assertIn('it had transactions that its source lacks', found.replication_error)
+        # One that had none gets a fresh clone.
+        world.statuses['r-0'] = replica_status()
+        self.run_rounds()
+        self.assertIs(False, world.store.find('r-0').has_surplus)
+        world.statuses['r-0'] = 'no space left on device'
+        self.run_rounds(20)
+        self.assertEqual(['r-0'], [*world.requested()])
 
     def test_an_instance_with_a_task_is_asked_for_again(self):
         self.start(looks=1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Re-provision a replica that has, or may have, what its source lacks."""
 
-from trove_ceph.db.replica_record import ReplicaState, Requester
+from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
 from trove_ceph.tests.unit.strategies import reprovision_world
 from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD
 
@@ -42,6 +42,19 @@ class SurplusTest(reprovision_world.ReprovisionCase):
         self.make_policy_world(is_lost=True)
         self.world.finish()
         self.world.check_completed()
+
+    def test_replica_that_had_what_the_source_lacks_and_does_not_answer_keeps_it(self):
+        self.make_policy_world(is_lost=True)
+        self.world.store.observe(reprovision_world.REPLICA, Observation(has_surplus=True))
+        self.assert_ends('had transactions that its source lacks')
+        self.assertEqual(OLD, self.world.shown)
+
+    def test_a_fresh_clone_has_nothing_that_the_source_lacks(self):
+        self.world = reprovision_world.World(requester=Requester.TENANT, is_lost=True)
+        self.world.store.observe(reprovision_world.REPLICA, Observation(has_surplus=True))
+        self.world.finish()
+        self.world.check_completed()
+        self.assertIsNone(self.world.record().has_surplus)
 
     def reach_lacking(self, executed):
         """Have a new source that lacks what its former one had when the exchange began."""

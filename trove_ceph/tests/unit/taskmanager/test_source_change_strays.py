@@ -47,6 +47,23 @@ class StrayTest(base.BaseTestCase):
         self.assertEqual({}, self.world.renewed)
         self.world.check_source(self.new, {'one', 'two', 'three'} - {self.new})
 
+    def test_its_tenant_reads_when_it_follows(self):
+        self.assertIn(
+            'it has the task RESIZING. It follows the new source when that has ended',
+            self.world.faults['two'][-1],
+        )
+
+    def test_one_that_was_silent_during_the_ejection_is_in_error_no_more(self):
+        self.world.tasks['two'] = 'EJECTION_ERROR'
+        self.watch()
+        self.assertEqual((self.new, 'NONE'), (self.stray.source_id, self.world.tasks['two']))
+
+    def test_one_that_does_not_follow_stays_in_error(self):
+        self.world.tasks['two'] = 'EJECTION_ERROR'
+        self.stray.received |= gtids(SOURCE, 50)
+        self.watch()
+        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+
     def test_one_that_is_being_replaced_is_left_alone(self):
         self.world.other_tasks['two'] = 'RESIZING'
         self.watch()

@@ -109,21 +109,25 @@ class ReplacedAgentsTest(base.BaseTestCase):
         )
         self.assertEqual([], self.calls)
 
-    def renew_queues(self):
+    def renew_queues(self, are_deleted=True):
+        def delete(conf, instance_id):
+            self.calls.append((conf, instance_id))
+            return are_deleted
+
         self.useFixture(
-            fixtures.MonkeyPatch(
-                'trove_ceph.trove_adapter.agent_queues.delete',
-                lambda conf, instance_id: self.calls.append((conf, instance_id)),
-            )
+            fixtures.MonkeyPatch('trove_ceph.trove_adapter.agent_queues.delete', delete)
         )
         self.agents.renew_queues(self.instance.id)
-        self.assertEqual([(CONF, self.instance.id), 'create_queue'], self.calls)
+        return self.calls
 
     def test_renews_the_queues(self):
-        self.renew_queues()
+        self.assertEqual([(CONF, self.instance.id), 'create_queue'], self.renew_queues())
         self.assertEqual('', self.log.output)
 
-    def test_a_bus_that_is_down_is_no_error(self):
+    def test_waits_for_no_bus_that_does_not_answer(self):
+        self.assertEqual([(CONF, self.instance.id)], self.renew_queues(are_deleted=False))
+
+    def test_a_queue_that_cannot_be_created_is_no_error(self):
         self.bus_error = exceptions.GuestUnavailableError('instance one: no bus')
         self.renew_queues()
         self.assertIn('are lost: instance one: no bus', self.log.output)

@@ -45,6 +45,8 @@ def read(connection: pymysql.connections.Connection) -> dict[str, Any]:
         lag_sec = _find_lag_sec(cursor, channel, bool(is_applied))
         sql_error = _find_worker_error(cursor, channel) or channel.get('Last_SQL_Error', '')
         semi_sync = _semi_sync(cursor)
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")
+        uptime_sec = int(cursor.fetchone()[1])
     return {
         'server_uuid': server_uuid,
         'gtid_executed': _joined(gtid_executed),
@@ -60,6 +62,7 @@ def read(connection: pymysql.connections.Connection) -> dict[str, Any]:
         'sql_error_number': int(channel.get('Last_SQL_Errno', 0)),
         'lag_sec': lag_sec,
         'is_read_only': bool(is_read_only),
+        'uptime_sec': uptime_sec,
         **semi_sync,
     }
 

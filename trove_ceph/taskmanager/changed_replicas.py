@@ -54,6 +54,10 @@ class ChangedReplicas:
         found = [one.source_seen_at for one in self._store.list(source_id=source_id)]
         return max(filter(None, found), default=None)
 
+    def now(self) -> datetime.datetime:
+        """Return the time by the clock of the database."""
+        return self._store.now()
+
     def note_stopped(self, instance_id: str) -> None:
         """Note that a replica is told to receive no more."""
         self._store.note_stopped(instance_id)

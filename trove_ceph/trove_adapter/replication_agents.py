@@ -174,8 +174,9 @@ class _Answer:
             sql_error=self._line('sql_error'),
             io_error_number=self._of_type('io_error_number', int),
             sql_error_number=self._of_type('sql_error_number', int),
-            lag_sec=self._lag_sec(),
+            lag_sec=self._seconds('lag_sec'),
             is_read_only=self._of_type('is_read_only', bool),
+            uptime_sec=self._seconds('uptime_sec'),
             semi_sync_source=self._of_type('semi_sync_source', bool),
             semi_sync_replica=self._of_type('semi_sync_replica', bool),
             semi_sync_clients=self._of_type('semi_sync_clients', int),
@@ -244,12 +245,12 @@ class _Answer:
     def _state(self, name: str) -> ThreadState:
         return ThreadState(self._one_of(name, list(ThreadState)))
 
-    def _lag_sec(self) -> float | None:
-        value = self._fields.get('lag_sec')
+    def _seconds(self, name: str) -> float | None:
+        value = self._fields.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e10:
-            raise self._error('lag_sec', f'{value!r:.100}', 'seconds')
+            raise self._error(name, f'{value!r:.100}', 'seconds')
         return float(value)
 
     def _semi_sync_waits(self) -> bool | None:

@@ -166,6 +166,10 @@ class Ejection:
         known, seen_at = replicas.last_known(source_id), replicas.source_seen_at(source_id)
         if why := fitness.why_not_known(known, seen_at, take_over.served_until):
             raise self._refused(why)
+        assert seen_at is not None
+        seen_sec = (replicas.now() - seen_at).total_seconds()
+        if why := fitness.why_restarted(found, seen_sec):
+            raise self._refused(why)
         for replica_id, server in found.items():
             # An earlier attempt may have stopped it.
             is_stopped = server.io_state is ThreadState.OFF and not self._is_resumed

@@ -60,6 +60,25 @@ def why_not_known(
     return None
 
 
+def why_restarted(found: Mapping[str, ReplicationStatus], seen_sec: float) -> str | None:
+    """Return which replica may have discarded what it alone had; None: none is known to have.
+
+    A server that starts discards what it had received and not executed. Such a commit may have been
+    acknowledged after the last look at the source, so that nothing shows that it is missing.
+
+    :param found: what the replicas report, by their ids
+    :param seen_sec: how long ago the source last answered a look
+    """
+    for replica_id, server in sorted(found.items()):
+        if server.uptime_sec is not None and server.uptime_sec < seen_sec:
+            return (
+                f'replica {replica_id} started {server.uptime_sec:.0f} s ago, after its source '
+                f'had last answered ({seen_sec:.0f} s ago), and may have discarded what it had '
+                'received'
+            )
+    return None
+
+
 def why_unfit(
     chosen: str,
     found: Mapping[str, ReplicationStatus],

@@ -34,6 +34,8 @@ class ReplicationStatus:
         none; None: unknown, as while the replica is cut off from its source. Of transactions that
         are not received, it knows nothing
     :param is_read_only: the server refuses writes even of administrators
+    :param uptime_sec: since the server started, which discards what it had received and not
+        executed; None: not known to the agent, which is older
     :param semi_sync_source: its commits wait for a replica that has enabled it as well
     :param semi_sync_replica: it acknowledges transactions that it has received
     :param semi_sync_clients: number of connected replicas that acknowledge
@@ -55,6 +57,7 @@ class ReplicationStatus:
     sql_error_number: int = 0
     lag_sec: float | None = None
     is_read_only: bool = False
+    uptime_sec: float | None = None
     semi_sync_source: bool = False
     semi_sync_replica: bool = False
     semi_sync_clients: int = 0

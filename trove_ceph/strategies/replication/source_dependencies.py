@@ -158,6 +158,9 @@ class Replicas(Protocol):
     def source_seen_at(self, source_id: str) -> datetime.datetime | None:
         """Return when that was, by the clock of the database; None: it is not known."""
 
+    def now(self) -> datetime.datetime:
+        """Return the time by that clock."""
+
     def note_stopped(self, instance_id: str) -> None:
         """Note durably that a replica is told to receive no more."""
 

@@ -127,6 +127,7 @@ class App:
             ('SELECT LAST_ERROR_MESSAGE', [(self.worker_error,)] if self.worker_error else []),
             ('SELECT TIMESTAMPDIFF', [(self.lag_sec,)]),
             ('SHOW GLOBAL VARIABLES', list(self.variables.items())),
+            ("SHOW GLOBAL STATUS LIKE 'Uptime'", [('Uptime', '60')]),
             ('SHOW GLOBAL STATUS', list(self.status.items())),
             ('SELECT User', [(user,) for user in self.users]),
             ('SELECT WAIT_FOR_EXECUTED_GTID_SET', [(1 - self.is_applied,)]),

@@ -31,6 +31,7 @@ class ReplicationStatusTest(base.BaseTestCase):
                 'sql_error_number': 0,
                 'lag_sec': None,
                 'is_read_only': False,
+                'uptime_sec': 60,
                 'semi_sync_source': False,
                 'semi_sync_replica': False,
                 'semi_sync_clients': 0,

@@ -30,6 +30,7 @@ class Server:
     :param is_silent: its agent does not answer
     :param is_stuck: it receives transactions, and does not execute them
     :param sql_error: why it does not execute them; with a text, it is stuck
+    :param uptime_sec: since it started; None: its agent does not tell
     :param semi_sync: its sides, that of a source and that of a replica, and the timeout in ms
     :param pace_sec: how long it takes for one; 0: it executes all at once
     """
@@ -44,6 +45,7 @@ class Server:
     is_silent: bool = False
     is_stuck: bool = False
     sql_error: str = ''
+    uptime_sec: float | None = None
     semi_sync: tuple[bool, bool, int] = (False, False, 0)
     pace_sec: float = 0
     next_at: float = 0

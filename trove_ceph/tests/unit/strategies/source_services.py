@@ -4,6 +4,7 @@
 Each class is a view of one :class:`.source_world.World`.
 """
 
+import datetime
 import math
 
 from trove_ceph import exceptions
@@ -11,6 +12,8 @@ from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import Member
 from trove_ceph.tests.unit.strategies.source_servers import uuid_of
+
+_BEGAN = datetime.datetime(2026, 1, 1)
 
 
 class Agents:
@@ -49,6 +52,7 @@ class Agents:
             sql_state=self._sql_state(server),
             sql_error=server.sql_error,
             is_read_only=server.is_read_only,
+            uptime_sec=server.uptime_sec,
             semi_sync_source=server.semi_sync[0],
             semi_sync_replica=server.semi_sync[1],
         )
@@ -182,6 +186,9 @@ class Replicas:
 
     def source_seen_at(self, source_id):
         return self._world.source_seen_at
+
+    def now(self):
+        return _BEGAN + datetime.timedelta(seconds=self._world.now)
 
     def note_stopped(self, name):
         self._world.paused.add(name)

@@ -97,6 +97,18 @@ class TakeOverTest(base.BaseTestCase):
         self.two.is_read_only = True
         self.refuse('replica two did not receive')
 
+    def test_a_replica_that_has_started_since_the_last_look(self):
+        """It may have discarded a commit that was acknowledged because it had received it."""
+        self.world.now = 90
+        self.one.uptime_sec, self.two.uptime_sec = 1000, 80
+        self.refuse('replica two started 80 s ago, after its source had last answered (90 s ago)')
+
+    def test_a_replica_that_has_started_before_the_last_look(self):
+        self.world.now = 90
+        self.one.uptime_sec, self.two.uptime_sec = 1000, 91
+        self.world.take_over()
+        self.world.check_source('one', ['two'])
+
     def test_a_replica_that_does_not_answer(self):
         self.two.is_silent = True
         self.refuse('replica two may have what others lack, and does not answer')

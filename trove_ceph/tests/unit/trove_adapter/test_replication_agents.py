@@ -32,6 +32,7 @@ STATUS = {
     'sql_error_number': 1062,
     'lag_sec': 3,
     'is_read_only': True,
+    'uptime_sec': 7,
     'semi_sync_source': False,
     'semi_sync_replica': True,
     'semi_sync_clients': 0,
@@ -113,16 +114,18 @@ class ReplicationAgentsTest(AgentsTestCase):
                 sql_error_number=1062,
                 lag_sec=3.0,
                 is_read_only=True,
+                uptime_sec=7.0,
                 semi_sync_replica=True,
                 semi_sync_waits=False,
             ),
             self.agents.status(self.guest.id),
         )
 
-    def test_agent_that_does_not_tell_whether_commits_wait(self):
-        answer = {name: value for name, value in STATUS.items() if name != 'semi_sync_waits'}
-        self.guest.answer = answer
-        self.assertIsNone(self.agents.status(self.guest.id).semi_sync_waits)
+    def test_agent_of_an_earlier_release(self):
+        newer = ('semi_sync_waits', 'uptime_sec')
+        self.guest.answer = {name: value for name, value in STATUS.items() if name not in newer}
+        found = self.agents.status(self.guest.id)
+        self.assertEqual((None, None), (found.semi_sync_waits, found.uptime_sec))
         self.assertEqual([('get_replication_status', 15, {})], self.guest.calls)
 
     def test_replicating_is_to_receive_and_to_apply(self):
@@ -148,6 +151,7 @@ class ReplicationAgentsTest(AgentsTestCase):
             ('lag_sec', -1),
             ('lag_sec', float('nan')),
             ('lag_sec', '3'),
+            ('uptime_sec', -1),
             ('semi_sync_clients', 'many'),
             ('semi_sync_waits', None),
         ):

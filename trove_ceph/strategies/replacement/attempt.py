@@ -42,6 +42,8 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
     * an attachment names the server of the record, which the successor has deleted;
     * a boot asks for the volume. Before the successor's server has it, the successor finds the
       server by its mark and deletes it, with another fence. Afterwards Cinder refuses it.
+
+    :ivar has_answered: the agent of the old server has, which shows that its host works
     """
 
     def __init__(self, deps: ReplacementDependencies, claim: Claim, record: ReplacementRecord):
@@ -51,6 +53,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
             record,
             ('instances', 'servers', 'network', 'volumes', 'guests', 'agents', 'successors'),
         )
+        self.has_answered = False
 
     def check_claim(self) -> None:
         """Return if this worker may continue.
@@ -111,8 +114,9 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         assert self.record.volume_id is not None
         # Each time: Nova deletes the volume with the server if it has been told to.
         self.deps.servers.keep_volume(server_id, self.record.volume_id)
+        works = self.has_answered and server_id == self.record.old_server_id
         is_failover = self.record.kind is ReplacementKind.FAILOVER
-        since = self.record.created_at if is_failover else None
+        since = self.record.created_at if is_failover and not works else None
         # Another attempt would fence the volume again before it looks at the host again.
         self.insist(lambda: self.deps.servers.request_deletion(server_id, since))
         self.wait(

@@ -190,6 +190,7 @@ class Replacement:
             self._attempt.note(stop_requested_at=now)
         try:
             deps.agents.stop_server(record.instance_id)
+            self._attempt.has_answered = True
         except exceptions.GuestUnavailableError as error:
             LOG.warning(
                 '%s: MySQL may still run, and recovers on the new server as after a crash: %s',

@@ -126,6 +126,7 @@ class Servers:
 
     def request_deletion(self, server_id, since):
         world = self._world
+        world.reported_since = since
         if world.host_looks > 0:
             world.host_looks -= 1
             raise exceptions.InProgressError('its host has not reported yet')

@@ -118,6 +118,8 @@ class World:
         self.deletion_looks = self.boot_looks = 0
         #: How often Nova is asked until it knows whether the host of the old server works.
         self.host_looks = 0
+        #: Since when the host must have reported, in the last request for a deletion.
+        self.reported_since = None
         self.start_answers, self.down, self.broken = [], set(), []
         self.at_bind = self.at = lambda _place: None
         # The replicas of the instance, and what became of an attempt to have one take over.

@@ -43,6 +43,8 @@ class MoveTest(ReplacementTestCase):
         self.world.check_completed()
         self.assertFalse(self.world.is_crashed)
         self.assertIsNotNone(record.stop_requested_at)
+        # Its agent has answered, so that it works.
+        self.assertIsNone(self.world.reported_since)
 
     def test_another_failover_does_not_wait_for_mysql(self):
         for cause in set(FailoverCause) - {FailoverCause.MAINTENANCE}:
@@ -50,6 +52,7 @@ class MoveTest(ReplacementTestCase):
             self.world.check_completed()
             self.assertTrue(self.world.is_crashed)
             self.assertIsNone(record.stop_requested_at)
+            self.assertEqual(record.created_at, self.world.reported_since)
 
     def test_a_database_that_does_not_serve_is_not_asked(self):
         world = self.make_move(is_healthy=False)
@@ -64,6 +67,7 @@ class MoveTest(ReplacementTestCase):
         record, error = world.finish()
         world.check_completed()
         self.assertEqual((True, None, 0), (world.is_crashed, error, record.attempts))
+        self.assertEqual(record.created_at, world.reported_since)
 
     def test_a_replica_whose_source_does_not_serve(self):
         """MySQL would discard its relay log, which may have what the source has lost."""

@@ -52,7 +52,7 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     silent = {one: sec for one, sec in silent.items() if sec > settings.silent_sec}
     why_not = {one: _why_not(deps, instances[one], time) for one in sorted(covered & silent.keys())}
     free = [one for one, reason in why_not.items() if reason is None]
-    asking = _Asking(deps, now + settings.silent_sec / 2)
+    asking = _Asking(deps, now + settings.silent_sec / 3)
     on_down_hosts = asking.find_on_down_hosts([instances[one] for one in silent] if free else ())
     # The same ones in each round, until they are moved; not those that were stopped long ago.
     free.sort(key=lambda one: (one not in on_down_hosts, silent[one], one))

@@ -84,8 +84,8 @@ class Observation:
     :param own_bytes: space that it does not share with its source
     :param clone_depth: images above the one of its volume
     :param semi_sync_active: a commit of its source waits until a replica has it, this or another
-    :param has_surplus: it has transactions of other servers that its source lacks, from the last
-        look at which both answered
+    :param has_surplus: it has, or may write, transactions that its source lacks, from the last look
+        at which both answered, or since its detachment began
     """
 
     is_replicating: bool | None = None

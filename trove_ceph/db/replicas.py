@@ -187,6 +187,14 @@ class ReplicaStore:
             self._set_stopped_at(session, instance_id, self._transactions.database_time(session))
 
     @retry_on_deadlock
+    def note_surplus(self, instance_id: str) -> None:
+        """Note that a replica may have commits that its source lacks, until a look at both."""
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(_Row).where(_Row.instance_id == instance_id).values(has_surplus=True)
+            )
+
+    @retry_on_deadlock
     def forget_stopped(self, instance_id: str) -> None:
         """Forget that, since the replica receives again."""
         with self._transactions.writing() as session:

@@ -66,6 +66,10 @@ class ChangedReplicas:
         """Forget that, since it receives again."""
         self._store.forget_stopped(instance_id)
 
+    def note_surplus(self, instance_id: str) -> None:
+        """Note that a replica may have commits that its source lacks."""
+        self._store.note_surplus(instance_id)
+
     def stopped(self, source_id: str) -> Collection[str]:
         """Return the replicas of a source that were told to receive no more."""
         found = self._store.list(source_id=source_id)

@@ -50,7 +50,6 @@ class ReplacementRequests:
         record = self._request_resize(instance_id, new_flavor['id'])
         if record is None:
             return False
-        self._get_replacements().start_due()
         timeout_sec = self._conf.trove_ceph_replacement.resize_timeout_sec
         with notification.EndNotification(context):
             with tenant_errors.translated_errors(f'instance {instance_id}'):
@@ -67,7 +66,6 @@ class ReplacementRequests:
         deps = self._find_deps(instance_id)
         if deps is None or warm_resize.request_rebuild(deps, instance_id, image_id) is None:
             return False
-        self._get_replacements().start_due()
         return True
 
     def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:

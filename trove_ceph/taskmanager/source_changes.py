@@ -198,7 +198,6 @@ class SourceChanges:
             deps = self._work.guarded(claim)
             if (source := deps.rows.find(source_id)) is None:
                 return
-            self._check_none_promoted(deps, source_id)
             group.restore_writes(deps, source_id)
             left_replicas.follow_again(deps, source)
 
@@ -358,7 +357,7 @@ class SourceChanges:
                     self._give_up(deps, source_id, replica_id)
                     self._leave_source_again(claim, None)
                     return
-            self._run(Detachment(deps, replica, source, is_resumed), claim, replica_id)
+            self._run(Detachment(deps, replica, source), claim, replica_id)
             self._leave_source_again(claim, None)
 
     def _find_source(self, replica_id: str) -> str | None:
@@ -461,20 +460,13 @@ class SourceChanges:
         :raises OperationUnfinishedError: it does not yet
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
-        self._check_none_promoted(deps, source_id)
-        with group.answers_needed(f'source {source_id}: may be read-only'):
-            group.restore_writes(deps, source_id)
-
-    def _check_none_promoted(self, deps: SourceDependencies, source_id: str) -> None:
-        """Return if no replica of a source may accept writes already.
-
-        :raises OperationUnfinishedError: one may
-        """
         replica_ids = [one.instance_id for one in deps.rows.list_replicas(source_id)]
         if begun := deps.choices.find(replica_ids):
             raise exceptions.OperationUnfinishedError(
                 f'source {source_id}: replica {", ".join(sorted(begun))} is being promoted'
             )
+        with group.answers_needed(f'source {source_id}: may be read-only'):
+            group.restore_writes(deps, source_id)
 
     def _end_take_over(self, claim: claims.Claim) -> None:
         """End a take-over whose end could not be recorded, once its failover has ended.

@@ -61,7 +61,7 @@ class Signs:
     """What is known of a database whose agent is silent.
 
     :param why_not: why its server cannot be replaced now; then nothing else was asked
-    :param is_asked: False: a later round asks, since too many others are silent
+    :param is_asked: False: a later round asks, since others are asked first
     :param server: None: Nova has none with its id
     :param clients: the addresses that have its image open in Ceph; None: it is on no tier
     """

@@ -31,7 +31,7 @@ def judge(
     :param hosts: by name
     """
     if not signs.is_asked:
-        return Verdict.UNCLEAR, 'Nova and Ceph are asked later, since many others are silent'
+        return Verdict.UNCLEAR, 'Nova and Ceph are asked later, since others are asked first'
     held = signs.why_not or why_server_held(signs.server, hosts)
     if held is None and signs.clients is None:
         held = 'its volume is on no tier'

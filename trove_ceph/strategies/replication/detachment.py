@@ -32,7 +32,6 @@ class Detachment:
     """The detachment of one replica.
 
     :param source: None: it is deleted
-    :param is_resumed: an earlier worker may have had the replica accept writes
     """
 
     def __init__(
@@ -40,12 +39,10 @@ class Detachment:
         deps: SourceDependencies,
         replica: Member,
         source: Member | None,
-        is_resumed: bool = False,
     ):
         self._deps = deps
         self._replica = replica
         self._source = source
-        self._may_accept_writes = is_resumed
         self._given_up: ReplicationStatus | None = None
 
     def __str__(self) -> str:
@@ -59,7 +56,8 @@ class Detachment:
     @property
     def may_be_committed(self) -> bool:
         """Whether an earlier worker may have passed the point of no return."""
-        return self._may_accept_writes
+        # A detachment that fails may be requested again: its source keeps its own history.
+        return False
 
     def tasks_if_failed(self) -> Mapping[str, str]:
         """Return the task of the replica if it fails before the point of no return."""
@@ -93,7 +91,6 @@ class Detachment:
         before = agents.status(replica_id)
         if not before.is_replica:
             return
-        self._may_accept_writes = False
         if before.io_state is not ThreadState.OFF:
             # Before the request, so that the watch finds it if nothing else has it follow again.
             self._deps.replicas.note_stopped(replica_id)
@@ -132,6 +129,9 @@ class Detachment:
             text = self._describe(self._given_up)
             LOG.warning('Replica %s: %s', replica_id, text)
             group.add_fault(self._deps, replica_id, text)
+        # Before the request: if the answer is lost, and the replica silent, nothing else shows that
+        # it may have commits of its own.
+        self._deps.replicas.note_surplus(replica_id)
         self._deps.agents.detach(replica_id)
 
     def _describe(self, server: ReplicationStatus) -> str:

@@ -355,6 +355,9 @@ class Ejection:
             # The next worker does not find it in the rows of the replicas any more.
             self._take_over.note_promoted(new_id)
         self._deps.replicas.promote(source_id, new_id, keeps_source=False)
+        for instance_id in self._chosen.failures.keys() - self._surplus.keys() - {new_id}:
+            # This ejection may have stopped it. The watch has it follow when it answers.
+            self._deps.replicas.note_stopped(instance_id)
         changes = [RowChange(source_id, None, 'EJECTION_ERROR')]
         for member in self._replicas.values():
             follows = None if member is self._chosen.member else new_id

@@ -28,25 +28,22 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
         replica_id = member.instance_id
         try:
             found = _find_status(deps, replica_id)
-            if observation.is_stray(found, status) or (replica_id in marked and _is_stopped(found)):
+            if _is_left(found, status, replica_id in marked):
                 left.append(member)
-                continue
+            elif replica_id in marked:
+                _end(deps, replica_id, found.follows(status))
         except exceptions.GuestUnavailableError as error:
             if replica_id in marked:
                 waiting[replica_id] = str(error)
-            continue
-        if replica_id in marked:
-            deps.replicas.forget_stopped(replica_id)
+    for member in left:
+        # So that the watch finds it again if what follows is interrupted.
+        deps.replicas.note_stopped(member.instance_id)
     again = new_source.NewSource(deps, source)
     again.attach(left)
     again.renew(left)
     for member in left:
-        if member.instance_id in again.failures:
-            continue
-        # It was left out of an ejection, since it did not answer, and has nothing of its own.
-        deps.rows.replace_task(member.instance_id, ['EJECTION_ERROR'], 'NONE')
-        if member.instance_id in marked:
-            deps.replicas.forget_stopped(member.instance_id)
+        if member.instance_id not in again.failures:
+            _end(deps, member.instance_id, follows=True)
     if failures := again.failures | waiting:
         why = '; '.join(f'{one}: {error}' for one, error in sorted(failures.items()))
         raise exceptions.ReplicasLeftError(
@@ -62,6 +59,25 @@ def _find_status(deps: SourceDependencies, replica_id: str) -> ReplicationStatus
     if (task := deps.find_task(replica_id)) is not None:
         raise exceptions.GuestUnavailableError(f'has the task {task}')
     return deps.agents.status(replica_id)
+
+
+def _end(deps: SourceDependencies, replica_id: str, follows: bool) -> None:
+    """Forget the mark of a replica, with the task that an ejection has left it if it follows."""
+    if follows:
+        deps.rows.replace_task(replica_id, ['EJECTION_ERROR'], 'NONE')
+    deps.replicas.forget_stopped(replica_id)
+
+
+def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: bool) -> bool:
+    """Return whether a replica does not receive from its source, and is to do so.
+
+    One that has what its source lacks is left to its tenant, since it would discard that.
+
+    :raises GuestUnavailableError: it cannot receive now
+    """
+    if observation.lost_by_source(found, source):
+        return False
+    return observation.is_stray(found, source) or (is_marked and _is_stopped(found))
 
 
 def _is_stopped(found: ReplicationStatus) -> bool:

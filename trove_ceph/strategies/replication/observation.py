@@ -25,7 +25,11 @@ LOG = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARACTERS = 500
 _SILENT = 'its guest agent does not answer'
-_SURPLUS = 'it had transactions that its source lacks when it answered last'
+_SURPLUS = 'it may have transactions that its source lacks'
+_DETACHED = (
+    'it follows no source, as after a detachment that was interrupted: detach it to keep what it '
+    'has, or re-provision it, which discards that'
+)
 #: A dishonest server can report more than a column of the table holds.
 _MOST_TRANSACTIONS = 2**63 - 1
 #: Measuring the own space of an image reads the map of all its objects.
@@ -144,14 +148,15 @@ def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) 
 
     Its source has lost it in a crash of its host, if it does not flush its logs at each commit; or
     has never had it, if it is the source since the one that committed it was ejected. The replica
-    may have the only copy. What was written on the replica itself is not meant.
+    may have the only copy. What was written on the replica itself is not meant, unless it follows
+    no source: then it may have been detached, and nothing have recorded that.
 
     :param status: of the replica; None: not known
     """
     if status is None:
         return GtidSet()
     surplus = status.gtid_known - source.gtid_executed
-    return surplus - surplus.written_by(status.server_uuid)
+    return surplus - surplus.written_by(status.server_uuid) if status.is_replica else surplus
 
 
 def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
@@ -180,7 +185,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         errant = str(status.gtid_executed - source.gtid_executed)
     known, has_surplus = found.usage, record.has_surplus
     if status is not None and source is not None:
-        has_surplus = bool(lost_by_source(status, source))
+        has_surplus = status.accepts_writes or bool(lost_by_source(status, source))
     error = found.volume_error or found.agent_error or _why_not_replicating(status, source)
     if status is None and has_surplus:
         error = f'{error}; {_SURPLUS}'
@@ -229,13 +234,9 @@ def _why_not_replicating(
 ) -> str | None:
     if status is None:
         return _SILENT
-    if status.accepts_writes:
-        return (
-            'it follows no source and accepts writes, as after a detachment that was interrupted: '
-            'detach it to keep what it has, or re-provision it, which discards that'
-        )
     if not status.is_replica:
-        return 'it follows no source'
+        has_own = source is not None and lost_by_source(status, source)
+        return _DETACHED if status.accepts_writes or has_own else 'it follows no source'
     if source is not None and _follows_another(status, source):
         return 'it follows another server than its source'
     if source is not None and (lost := lost_by_source(status, source)):

@@ -201,8 +201,8 @@ class Reprovisioning:
             )
         if self._must_keep_all and replica is None and record.has_surplus:
             raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: does not answer, and had transactions that its '
-                'source lacks; repair it to keep them, or re-provision it, which discards them'
+                f'instance {record.instance_id}: does not answer, and may have transactions that '
+                'its source lacks; repair it to keep them, or re-provision it, which discards them'
             )
         if self._must_keep_all and (lost := observation.lost_by_source(replica, source)):
             raise exceptions.ReprovisioningRefusedError(

@@ -167,6 +167,9 @@ class Replicas(Protocol):
     def forget_stopped(self, instance_id: str) -> None:
         """Forget that, since it receives again."""
 
+    def note_surplus(self, instance_id: str) -> None:
+        """Note durably that a replica may have commits that its source lacks."""
+
     def stopped(self, source_id: str) -> Collection[str]:
         """Return the replicas of a source that were told to receive no more."""
 

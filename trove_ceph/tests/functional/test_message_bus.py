@@ -283,13 +283,13 @@ class MessageBusTest(base.FunctionalTestCase):
         guest.agent_low_timeout = TIMEOUT_SEC
         target = messaging.Target(topic=f'guestagent.{instance_id}', server=instance_id)
         agent = messaging.get_rpc_server(self.transport('guest'), target, [Agent()])
-        self.addCleanup(agent.wait)
-        self.addCleanup(agent.stop)
         with futures.ThreadPoolExecutor() as pool:
             answer = pool.submit(request)
-            while not self._count_requests(target.topic):
+            while not self._count_requests(target.topic) and not answer.done():
                 time.sleep(0.1)
             agent.start()
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.stop)
             self.assertEqual(StartState.STARTING, answer.result().state)
 
     def _count_requests(self, name):

@@ -121,6 +121,13 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
         )
         self.assertEqual(MIGRATING, self.trove.task('r'))
 
+    def test_surplus_is_noted_until_the_next_look(self):
+        self.add('r')
+        self.store.note_surplus('r')
+        self.assertIs(True, self.store.find('r').has_surplus)
+        self.store.observe('r', Observation(has_surplus=False))
+        self.assertIs(False, self.store.find('r').has_surplus)
+
     def test_each_request_has_an_id_of_its_own(self):
         self.add('r')
         ids = set()

@@ -177,6 +177,7 @@ class Replicas:
         # The mark is in its row.
         self._world.table.pop(name, None)
         self._world.paused.discard(name)
+        self._world.with_surplus.discard(name)
 
     def known(self, source_id):
         return [name for name, source in self._world.table.items() if source == source_id]
@@ -192,6 +193,9 @@ class Replicas:
 
     def note_stopped(self, name):
         self._world.paused.add(name)
+
+    def note_surplus(self, name):
+        self._world.with_surplus.add(name)
 
     def forget_stopped(self, name):
         self._world.paused.discard(name)

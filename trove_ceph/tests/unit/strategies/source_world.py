@@ -58,6 +58,8 @@ class World:
         self.last_known, self.source_seen_at = GtidSet(), None
         #: The replicas that were told to receive no more.
         self.paused = set()
+        #: The replicas of which it was noted that they may have commits of their own.
+        self.with_surplus = set()
         self.acknowledged = GtidSet()
         self.semi_sync_timeout_ms = 10000
         self.writes = True

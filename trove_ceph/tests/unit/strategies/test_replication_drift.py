@@ -99,6 +99,12 @@ CASES = (
     ('no replica', broken(is_replica=False, is_read_only=True), Cause.BROKEN, 'follows no source'),
     ('detached', broken(is_replica=False), None, ''),
     (
+        'detached, and read-only on another server',
+        broken(is_replica=False, is_read_only=True, gtid_executed=executed(9, ERRANT)),
+        None,
+        '',
+    ),
+    (
         'detached, and old',
         ReplicaLook(record(cloned_at=NOW - 24 * HOUR), replica_status(is_replica=False)),
         None,
@@ -184,7 +190,7 @@ CASES = (
         'most urgent first',
         ReplicaLook(
             record(cloned_at=NOW - 99 * HOUR),
-            replica_status(is_replica=False, is_read_only=True, gtid_executed=executed(1, ERRANT)),
+            replica_status(**STOPPED, gtid_executed=executed(1, ERRANT)),
             USAGE,
             'it is gone',
         ),
@@ -453,9 +459,8 @@ class ObservationTest(base.BaseTestCase):
             (broken(is_replica=False, is_read_only=True), 'it follows no source'),
             (
                 broken(is_replica=False),
-                'it follows no source and accepts writes, as after a detachment that was '
-                'interrupted: detach it to keep what it has, or re-provision it, which discards '
-                'that',
+                'it follows no source, as after a detachment that was interrupted: detach it to '
+                'keep what it has, or re-provision it, which discards that',
             ),
             (broken(source_uuid=OTHER_SERVER), 'it follows another server than its source'),
             (broken(sql_error='a', io_error='b', sql_error_number=1062), 'error 1062: a'),

@@ -121,7 +121,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_resizes_on_a_warm_guest(self):
         self.resize()
-        self.assertEqual(['request large', 'start_due', 'wait 1800', 'notify_changed'], self.calls)
+        self.assertEqual(['request large', 'wait 1800', 'notify_changed'], self.calls)
         self.assertEqual(['instance_resize_instance.end'], self.events())
 
     def test_reports_a_resize_that_failed(self):
@@ -174,7 +174,7 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_rebuilds_on_a_warm_guest(self):
         self.manager.rebuild(None, self.world.instance.id, 'image')
-        self.assertEqual(['request image', 'start_due'], self.calls)
+        self.assertEqual(['request image'], self.calls)
 
     def test_trove_rebuilds_what_no_warm_guest_can(self):
         self.record = None

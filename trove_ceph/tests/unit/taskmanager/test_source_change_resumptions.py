@@ -89,34 +89,33 @@ class ResumedPromotionTest(base.BaseTestCase):
 
 
 class ResumedDetachmentTest(base.BaseTestCase):
+    def make_world(self):
+        world = World()
+        world.may_have_two_writers = True
+        world.request('DETACHING', 'one')
+        return world
+
     def test_the_replica_does_not_answer(self):
-        """It accepts writes, and the watch would give it a fresh clone if that were forgotten."""
-
-        def make_world():
-            world = World()
-            world.may_have_two_writers = True
-            world.request('DETACHING', 'one')
-            return world
-
+        """It accepts writes, and has the mark that protects them until it is detached again."""
         world = _kill_when(
-            make_world,
+            self.make_world,
             lambda changes: changes.detach('one'),
             lambda found: 'one' in found.writers(),
         )
         _silence(world, 'one')
         world.recover(3)
-        self.assertEqual(Role.DETACH_REPLICA, world.store.find_role('one'))
-        self.assertEqual('DETACHING', world.tasks['one'])
-        # Neither another replica nor the source waits for it.
-        self.assertIn(world.store.find_role(SOURCE), (None, Role.CHANGE_SOURCE))
-        world.request('DETACHING', 'two')
-        world.changes(worker='other')[0].detach('two')
-        self.assertIsNone(world.sources['two'])
+        self.assertEqual(({}, 'NONE'), (world.store.rows, world.tasks['one']))
+        self.assertEqual({'one'}, world.with_surplus)
         _silence(world)
-        world.recover()
-        self.assertEqual(({SOURCE, 'one', 'two'}, {}), (set(world.writers()), world.store.rows))
-        self.assertEqual({'NONE'}, set(world.tasks.values()))
-        self.assertEqual({}, world.table)
+        world.request('DETACHING', 'one')
+        world.changes(worker='again')[0].detach('one')
+        self.assertEqual((None, set()), (world.sources['one'], world.with_surplus))
+
+    def test_the_mark_is_there_before_the_replica_accepts_writes(self):
+        world = _kill_when(
+            self.make_world, lambda changes: changes.detach('one'), lambda found: found.with_surplus
+        )
+        self.assertNotIn('one', world.writers())
 
 
 class ResumedEjectionTest(base.BaseTestCase):

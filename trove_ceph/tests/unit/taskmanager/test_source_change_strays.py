@@ -59,22 +59,33 @@ class StrayTest(base.BaseTestCase):
         self.assertEqual((self.new, 'NONE'), (self.stray.source_id, self.world.tasks['two']))
 
     def test_one_that_does_not_follow_stays_in_error(self):
+        """It has what its source lacks, whether it connects or was stopped."""
         self.world.tasks['two'] = 'EJECTION_ERROR'
         self.stray.received |= gtids(SOURCE, 50)
-        self.watch()
-        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+        for self.stray.receives in (True, False):
+            self.world.paused.add('two')
+            self.watch()
+            self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+            self.assertEqual((SOURCE, set()), (self.stray.source_id, self.world.paused))
 
     def test_one_that_is_being_replaced_is_left_alone(self):
         self.world.other_tasks['two'] = 'RESIZING'
-        self.watch()
+        self.assertRaises(exceptions.ReplicasLeftError, self.watch)
         self.assertEqual(SOURCE, self.stray.source_id)
 
     def test_one_that_is_silent_is_left_alone(self):
         self.stray.is_silent = True
-        self.watch()
+        self.assertRaises(exceptions.ReplicasLeftError, self.watch)
         self.assertEqual((SOURCE, {}), (self.stray.source_id, self.world.renewed))
 
+    def test_one_that_the_ejection_has_stopped(self):
+        """It did not answer afterwards."""
+        self.stray.receives = False
+        self.watch()
+        self.world.check_source(self.new, {'one', 'two', 'three'} - {self.new})
+
     def test_one_that_somebody_has_stopped_is_left_alone(self):
+        self.world.paused.clear()
         self.stray.receives = False
         self.watch()
         self.assertEqual(SOURCE, self.stray.source_id)
@@ -97,9 +108,9 @@ class StrayTest(base.BaseTestCase):
         self.world.servers[name].receives = False
         self.world.paused.add(name)
         self.stray.is_silent = True
-        self.watch()
+        self.assertRaises(exceptions.ReplicasLeftError, self.watch)
         self.assertTrue(self.world.servers[name].receives)
-        self.assertEqual(set(), self.world.paused)
+        self.assertEqual({'two'}, self.world.paused)
 
     def test_a_promotion_goes_first(self):
         claim = self.world.store.begin(Role.CHANGE_SOURCE, self.new, _Worker)
@@ -108,19 +119,6 @@ class StrayTest(base.BaseTestCase):
         self.world.store.finish(claim)
         self.watch()
         self.assertEqual(self.new, self.stray.source_id)
-
-    def test_a_replica_that_may_accept_writes_already(self):
-        """The former source does not accept writes beside it."""
-        new = self.world.servers[self.new]
-        new.is_read_only = True
-        name = 'three' if self.new == 'one' else 'one'
-        claim = self.world.store.begin(Role.PROMOTE_REPLICA, name, _Worker)
-        self.assertRaises(exceptions.OperationUnfinishedError, self.watch)
-        self.assertTrue(new.is_read_only)
-        self.world.store.finish(claim)
-        self.world.recover()
-        self.watch()
-        self.world.check_source(self.new, {'one', 'two', 'three'} - {self.new})
 
     def test_a_source_that_does_not_answer(self):
         self.world.servers[self.new].is_silent = True
@@ -135,11 +133,13 @@ class StrayTest(base.BaseTestCase):
         for after in (False, True):
             for number in range(1000):
                 world, strike = _make_world(), worlds.Strike(number, after=after)
+                world.tasks['two'] = 'EJECTION_ERROR'
                 try:
                     start(world, strike)
                 except interruption.Kill:
                     world.recover()
                     start(world, worlds.Strike(None))
+                self.assertEqual(('NONE', set()), (world.tasks['two'], world.paused))
                 (new,) = world.writers()
                 world.check_source(new, {'one', 'two', 'three'} - {new})
                 if not strike.struck:

@@ -129,9 +129,7 @@ def find_drift(
 
     :param now: by the clock of the database
     """
-    if found.record.has_surplus if found.status is None else found.status.accepts_writes:
-        return None
-    if observation.lost_by_source(found.status, source):
+    if observation.has_surplus(found.record, found.status, source):
         return None
     observed = observation.observe(found, source)
     drift = None

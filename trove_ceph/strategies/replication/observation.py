@@ -143,7 +143,7 @@ def _ask(agents: Agents, instance_id: str) -> tuple[ReplicationStatus | None, st
         return None, ' '.join(str(error).split())[:_MAX_ERROR_CHARACTERS]
 
 
-def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) -> GtidSet:
+def lost_by_source(status: ReplicationStatus, source: ReplicationStatus) -> GtidSet:
     """Return what a replica has from other servers, and its source has not.
 
     Its source has lost it in a crash of its host, if it does not flush its logs at each commit; or
@@ -151,12 +151,22 @@ def lost_by_source(status: ReplicationStatus | None, source: ReplicationStatus) 
     may have the only copy. What was written on the replica itself is not meant, unless it follows
     no source: then it may have been detached, and nothing have recorded that.
 
-    :param status: of the replica; None: not known
+    :param status: of the replica
     """
-    if status is None:
-        return GtidSet()
     surplus = status.gtid_known - source.gtid_executed
     return surplus - surplus.written_by(status.server_uuid) if status.is_replica else surplus
+
+
+def has_surplus(
+    record: ReplicaRecord, status: ReplicationStatus | None, source: ReplicationStatus | None
+) -> bool | None:
+    """Return whether a replica has, or may write, what its source lacks; None: it is not known.
+
+    If one of them does not answer, that is what is known from before.
+    """
+    if status is None or source is None:
+        return record.has_surplus
+    return status.accepts_writes or bool(lost_by_source(status, source))
 
 
 def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
@@ -183,11 +193,9 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         lag = (source.gtid_executed - status.gtid_executed).count
         lag_transactions = min(lag, _MOST_TRANSACTIONS)
         errant = str(status.gtid_executed - source.gtid_executed)
-    known, has_surplus = found.usage, record.has_surplus
-    if status is not None and source is not None:
-        has_surplus = status.accepts_writes or bool(lost_by_source(status, source))
+    known, surplus = found.usage, has_surplus(record, status, source)
     error = found.volume_error or found.agent_error or _why_not_replicating(status, source)
-    if status is None and has_surplus:
+    if status is None and surplus:
         error = f'{error}; {_SURPLUS}'
     return Observation(
         is_replicating=_is_replicating(found),
@@ -201,7 +209,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
         ),
         clone_depth=record.clone_depth if known is None else known.clone_depth,
         semi_sync_active=None if source is None else source.semi_sync_active,
-        has_surplus=has_surplus,
+        has_surplus=surplus,
     )
 
 

@@ -193,23 +193,28 @@ class Reprovisioning:
         # Before the source, so that it has nothing that is just new there.
         replica = self._find_status()
         source = agents.status(record.source_id)
-        if self._must_keep_all and replica is not None and replica.accepts_writes:
-            raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: it accepts writes, as after a detachment that was '
-                'interrupted; detach it again to keep what it has, or re-provision it, which '
-                'discards that'
-            )
-        if self._must_keep_all and replica is None and record.has_surplus:
-            raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: does not answer, and may have transactions that '
-                'its source lacks; repair it to keep them, or re-provision it, which discards them'
-            )
-        if self._must_keep_all and (lost := observation.lost_by_source(replica, source)):
-            raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: it has {lost.count} transactions that its source '
-                'lacks; detach it to keep them, or re-provision it, which discards them'
-            )
+        if self._must_keep_all and (why := self._why_kept(replica, source)):
+            raise exceptions.ReprovisioningRefusedError(f'instance {record.instance_id}: {why}')
         self._attempt.note(target_gtid=str(source.gtid_executed))
+
+    def _why_kept(self, replica: ReplicationStatus | None, source: ReplicationStatus) -> str | None:
+        """Return why its data must not be discarded without a request; None: they may be."""
+        if not observation.has_surplus(self._attempt.record, replica, source):
+            return None
+        if replica is None:
+            return (
+                'does not answer, and may have transactions that its source lacks; repair it to '
+                'keep them, or re-provision it, which discards them'
+            )
+        if replica.accepts_writes:
+            return (
+                'it accepts writes, as after a detachment that was interrupted; detach it again to '
+                'keep what it has, or re-provision it, which discards that'
+            )
+        return (
+            f'it has {observation.lost_by_source(replica, source).count} transactions that its '
+            'source lacks; detach it to keep them, or re-provision it, which discards them'
+        )
 
     def _find_status(self) -> ReplicationStatus | None:
         """Return the status of the replica; None: it does not answer, such as on a lost pool."""

@@ -281,7 +281,7 @@ class GroupTestCase(replication_servers.ReplicationTestCase):
         """Return whether the watch requests a fresh clone, or a tenant, who gives a surplus up."""
         look = self._look(replica_id)
         source = self.world.agents().status(self.source_id)
-        if observation.lost_by_source(look.status, source):
+        if observation.has_surplus(look.record, look.status, source):
             return True
         return drift.find_drift(look, source, _LIMITS, drift.Before(), NOW) is not None
 

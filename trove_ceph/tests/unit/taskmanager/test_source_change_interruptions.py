@@ -46,28 +46,19 @@ class _Interruptions:
         self.strike_each(after=True, lost=True)
 
     def test_killed_again_while_another_continues(self):
-        for first, second in itertools.product(range(0, self.least, 3), repeat=2):
-            world = self.make_world()
-            for kill in (
-                lambda w=world, n=first: self.start(w, w.changes(Strike(n, after=True))[0]),
-                lambda w=world, n=second: w.recover(1, Strike(n, after=True)),
-            ):
-                with contextlib.suppress(interruption.Kill):
-                    kill()
-            try:
-                world.recover()
-                self.check(world)
-            except Exception as error:
-                error.add_note(f'at requests {first} and {second}: {world.tasks}, {world.sources}')
-                raise
+        self.strike_again(lambda number: Strike(number, after=True))
 
     def test_claims_are_lost_while_another_continues(self):
+        self.strike_again(_LostClaims)
+
+    def strike_again(self, make_second):
         for first, second in itertools.product(range(0, self.least, 3), repeat=2):
             world = self.make_world()
             with contextlib.suppress(interruption.Kill):
                 self.start(world, world.changes(Strike(first, after=True))[0])
+            with contextlib.suppress(interruption.Kill):
+                world.recover(1, make_second(second))
             try:
-                world.recover(1, _LostClaims(second))
                 world.recover()
                 self.check(world)
             except Exception as error:

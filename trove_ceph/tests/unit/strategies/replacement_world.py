@@ -13,6 +13,7 @@ from trove_ceph.strategies.replacement.dependencies import ReplacementDependenci
 from trove_ceph.strategies.replacement.replacement import Replacement
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.db import replacement_helpers, replacement_memory
+from trove_ceph.tests.unit.strategies import replacement_agents as agents
 from trove_ceph.tests.unit.strategies import replacement_cloud as cloud
 from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, OLD, VOLUME
 from trove_ceph.tests.unit.strategies.world import Strike
@@ -257,8 +258,8 @@ class World:
             network=Client(self, cloud.Network(self), strike, 'network'),
             volumes=Client(self, cloud.Volumes(self), strike, 'volumes'),
             guests=Client(self, cloud.Guests(self), strike, 'guests'),
-            agents=Client(self, cloud.Agents(self), strike, 'agents'),
-            successors=Client(self, cloud.Successors(self), strike, 'successors'),
+            agents=Client(self, agents.Agents(self), strike, 'agents'),
+            successors=Client(self, agents.Successors(self), strike, 'successors'),
             clock=self.clock,
             sleep=self.pass_time,
         )

@@ -85,8 +85,8 @@ class ClaimedWork(Generic[Found]):
     def start_due(self) -> None:
         """Start the attempts that are due, as long as threads are free; call it every 2 s.
 
-        One worker runs each attempt, even if several processes call this. Nobody tells a process of
-        the requests of automatic failover and of commands, so each call reads the table.
+        One worker runs each attempt, even if several processes call this. Each call reads the
+        table, since automatic failover and the commands of operators only write a record.
         """
         now = self._clock()
         open_ones = self._store.list_claimable(self._worker)

@@ -64,9 +64,9 @@ class ReplacementRequests:
     def rebuild(self, instance_id: str, image_id: str) -> bool:
         """Give an instance a server of its guest image, on a warm guest; do not wait for it."""
         deps = self._find_deps(instance_id)
-        if deps is None or warm_resize.request_rebuild(deps, instance_id, image_id) is None:
+        if deps is None:
             return False
-        return True
+        return warm_resize.request_rebuild(deps, instance_id, image_id) is not None
 
     def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
         deps = self._find_deps(instance_id)

@@ -89,6 +89,7 @@ def make_source_changes(
             is_reprovisioning=tasks.is_reprovisioning,
             stop_server=servers.request_stop,
             is_server_off=servers.is_off,
+            has_host_down=servers.has_host_down,
             find_ram_mib=servers.find_ram_mib,
             catch_up_sec=conf.trove_ceph_replication.catch_up_timeout_sec,
             semi_sync_timeout_ms=conf.trove_ceph_replication.semi_sync_timeout_ms,

@@ -19,6 +19,17 @@ def list_services(client: Any) -> Sequence[Any]:
     ]
 
 
+def is_down(client: Any, host: str) -> bool:
+    """Return whether Nova counts a host as down, and another one as up.
+
+    If none is up, it is more likely that the message bus of Nova failed.
+
+    :param client: as for :func:`list_services`
+    """
+    states = {one.host: one.state for one in list_services(client)}
+    return states.get(host) == 'down' and 'up' in states.values()
+
+
 def find_others(client: Any, host: str | None, zone: str | None, user_id: str) -> Sequence[str]:
     """Return the hosts that work, but one.
 

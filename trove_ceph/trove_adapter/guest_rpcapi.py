@@ -167,10 +167,15 @@ class GuestAPI(api.API):
         """Drop the replication users of all replicas except of those that are named."""
         self._call_checked('drop_replication_users', keep_replica_ids=sorted(keep_replica_ids))
 
-    def get_replication_status(self) -> dict[str, Any]:
-        """Return the fields of :class:`.replication_types.ReplicationStatus`, not validated."""
+    def get_replication_status(self, timeout_sec: int | None = None) -> dict[str, Any]:
+        """Return the fields of :class:`.replication_types.ReplicationStatus`, not validated.
+
+        :param timeout_sec: None: as is usual for short requests
+        """
         # The short timeout keeps an absent guest from delaying the others.
-        return self._call_for_mapping('get_replication_status', timeout_sec=self.agent_low_timeout)
+        return self._call_for_mapping(
+            'get_replication_status', timeout_sec=timeout_sec or self.agent_low_timeout
+        )
 
     def make_read_only(self, read_only: bool) -> None:
         """Make the server refuse or accept writes; waits for running statements that write."""

@@ -13,6 +13,7 @@ import novaclient.exceptions
 from trove_ceph import exceptions, waiting
 from trove_ceph.db import transactions
 from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.trove_adapter import compute_hosts
 
 # Of Ussuri: the first version that can change delete_on_termination of an attached volume.
 API_VERSION = '2.85'
@@ -108,6 +109,17 @@ class Nova:
         """
         found = self.find(server_id)
         return found is None or (found.status == 'SHUTOFF' and not found.task)
+
+    def has_host_down(self, server_id: str) -> bool:
+        """Return whether Nova counts the host of a server as down, and another one as up.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        found = self.find(server_id)
+        if found is None or found.host is None:
+            return False
+        with _translated(f'showing its host {found.host}', server_id):
+            return compute_hosts.is_down(self._client, found.host)
 
     def request_deletion(self, server_id: str) -> None:
         """Request the deletion of a server; idempotent.

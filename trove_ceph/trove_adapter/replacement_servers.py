@@ -147,13 +147,9 @@ class ReplacementServers:
         return sorted(found, key=lambda host: host in avoided)
 
     def is_host_down(self, host: str) -> bool:
-        """Return whether Nova counts a host as down, and another one as up.
-
-        If none is up, it is more likely that the message bus of Nova failed.
-        """
+        """Return whether Nova counts a host as down, and another one as up."""
         with translated(f'host {host}: showing its state'):
-            states = {one.host: one.state for one in compute_hosts.list_services(self._client)}
-        return states.get(host) == 'down' and 'up' in states.values()
+            return compute_hosts.is_down(self._client, host)
 
     def boot(self, record: ReplacementRecord, host: str | None) -> str:
         """Boot a server with the volume, the ports and the image of the record; return its id.

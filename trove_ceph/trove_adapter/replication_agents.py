@@ -44,9 +44,12 @@ class ReplicationAgents:
         self._guest = guest
         self._find_flavor = find_flavor
 
-    def status(self, instance_id: str) -> ReplicationStatus:
-        """Return the replication of a server, whether it is a source, a replica or neither."""
-        answer = self._guest(instance_id).get_replication_status()
+    def status(self, instance_id: str, timeout_sec: int | None = None) -> ReplicationStatus:
+        """Return the replication of a server, whether it is a source, a replica or neither.
+
+        :param timeout_sec: None: as is usual for short requests
+        """
+        answer = self._guest(instance_id).get_replication_status(timeout_sec)
         return _Answer(instance_id, 'get_replication_status', answer).status()
 
     def replica_context(self, instance_id: str, replica_id: str | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ A failover requests an ejection as well, for a policy that prefers a replica. Th
 known may be missing; otherwise the ejection is refused before a replica accepts writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from oslo_log import log as logging
 
@@ -29,6 +29,8 @@ from trove_ceph.strategies.replication.source_dependencies import (
 LOG = logging.getLogger(__name__)
 
 _POLL_SEC = 2
+#: After which the agent of a source is silent whose host has failed, as far as Nova knows.
+_FAILED_HOST_SEC = 5
 
 
 class Ejection:
@@ -201,13 +203,12 @@ class Ejection:
         """Have a source that is alive after all end its work, so that nothing is missing."""
         self._known = self._deps.replicas.last_known(self._source.instance_id)
         agents, source_id = self._deps.agents, self._source.instance_id
-        if self._is_powered_off():
+        if self._ask_nova(self._deps.is_server_off, if_gone=True):
             LOG.info('Source %s: its server is powered off', source_id)
             return
         try:
             self._has_begun = True
-            # The status has a short time limit, and a dead source does not answer.
-            agents.status(source_id)
+            self._ask_source()
             agents.make_read_only(source_id, True)
             self._known |= agents.status(source_id).gtid_executed
         except exceptions.GuestUnavailableError as error:
@@ -219,20 +220,31 @@ class Ejection:
             except exceptions.GuestUnavailableError as error:
                 LOG.warning('Replica %s: does not answer: %s', replica_id, error)
 
-    def _is_powered_off(self) -> bool:
-        if self._source.server_id is None:
-            return True
+    def _ask_source(self) -> ReplicationStatus:
+        """Return the status of the source, whose time limit is short, since a dead one is silent.
+
+        A host that has failed for Nova may still work, so its agent is asked, too.
+
+        :raises GuestUnavailableError: it does not answer
+        """
+        is_failed = self._ask_nova(self._deps.has_host_down, if_gone=False)
+        timeout_sec = _FAILED_HOST_SEC if is_failed else None
+        return self._deps.agents.status(self._source.instance_id, timeout_sec)
+
+    def _ask_nova(self, question: Callable[[str], bool], if_gone: bool) -> bool:
+        """Return Nova's answer about the server of the source; False: it does not answer."""
+        server_id = self._source.server_id
+        if server_id is None:
+            return if_gone
         try:
-            return self._deps.is_server_off(self._source.server_id)
+            return question(server_id)
         except exceptions.ServiceUnavailableError as error:
-            LOG.warning('Server %s: Nova does not answer: %s', self._source.server_id, error)
+            LOG.warning('Server %s: Nova does not answer: %s', server_id, error)
             return False
 
     def _go_back(self) -> None:
-        agents, source_id = self._deps.agents, self._source.instance_id
-        # The status has a short time limit, and a dead source does not answer.
-        if self.has_stopped_source and agents.status(source_id).is_read_only:
-            agents.make_read_only(source_id, False)
+        if self.has_stopped_source and self._ask_source().is_read_only:
+            self._deps.agents.make_read_only(self._source.instance_id, False)
 
     def _fence(self) -> None:
         assert self._source.volume_id is not None

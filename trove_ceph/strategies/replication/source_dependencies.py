@@ -98,8 +98,11 @@ class Agents(Protocol):
     It raises GuestUnavailableError when the agent refuses, fails or does not answer.
     """
 
-    def status(self, instance_id: str) -> ReplicationStatus:
-        """Return the replication of a server, whether it is a source, a replica or neither."""
+    def status(self, instance_id: str, timeout_sec: int | None = None) -> ReplicationStatus:
+        """Return the replication of a server, whether it is a source, a replica or neither.
+
+        :param timeout_sec: after which the agent is silent; None: as is usual for short requests
+        """
 
     def make_read_only(self, instance_id: str, read_only: bool) -> None:
         """Make a server refuse all writes, or accept them again; it stays so after a restart.
@@ -245,6 +248,7 @@ class SourceDependencies:
     :param find_ram_mib: returns the memory of a flavor; raises ServiceUnavailableError if Nova does
         not answer
     :param is_server_off: returns whether a server is powered off in Nova, or gone
+    :param has_host_down: returns whether Nova counts the host of a server as down
     :param catch_up_sec: how long a replica may take to execute what its source has, while the
         source refuses writes
     :param answer_sec: how long a guest agent is asked again that must answer
@@ -261,6 +265,7 @@ class SourceDependencies:
     is_reprovisioning: Callable[[str], bool]
     stop_server: Callable[[str], None]
     is_server_off: Callable[[str], bool]
+    has_host_down: Callable[[str], bool]
     find_ram_mib: Callable[[str], int]
     catch_up_sec: float = 60
     answer_sec: float = 120

@@ -89,6 +89,7 @@ class EjectionTest(replication_servers.ReplicationTestCase):
             is_reprovisioning=lambda _id: False,
             stop_server=powered_off.append,
             is_server_off=powered_off.__contains__,
+            has_host_down=lambda _id: False,
             find_ram_mib=lambda _id: 1024,
             **limits,
         )

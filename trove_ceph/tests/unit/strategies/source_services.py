@@ -37,7 +37,8 @@ class Agents:
             self._world.long_waits.append(name)
             raise
 
-    def status(self, name):
+    def status(self, name, timeout_sec=None):
+        self._world.time_limits.append(timeout_sec)
         server = self._server(name)
         source = self._world.servers.get(server.source_id)
         is_connected = source is not None and not source.is_down and not source.is_fenced
@@ -253,6 +254,9 @@ class Servers:
         is_off = self._world.now >= self._world.off_at.get(server_id, math.inf)
         self._server(server_id).is_down |= is_off
         return is_off
+
+    def has_host_down(self, server_id):
+        return server_id in self._world.on_failed_hosts
 
     def _server(self, server_id):
         return self._world.servers[server_id.removeprefix('vm-')]

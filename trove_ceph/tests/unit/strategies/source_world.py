@@ -66,6 +66,8 @@ class World:
         self.may_have_two_writers = False
         #: The requests to agents that did not answer; the long ones take a taskmanager minutes.
         self.waits, self.long_waits = [], []
+        #: The servers whose hosts are down for Nova, and the time limits of requests for a status.
+        self.on_failed_hosts, self.time_limits = set(), []
         self.store = Store()
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None
@@ -139,6 +141,7 @@ class World:
             is_reprovisioning=self.is_reprovisioning,
             stop_server=nova.stop,
             is_server_off=nova.is_off,
+            has_host_down=nova.has_host_down,
             find_ram_mib=nova.find_ram_mib,
             semi_sync_timeout_ms=self.semi_sync_timeout_ms,
             clock=self.clock,

@@ -53,6 +53,19 @@ class EjectionTest(base.BaseTestCase):
         self.check_ejected()
         self.assertEqual([], self.world.waits)
 
+    def test_a_source_whose_host_nova_counts_as_down(self):
+        """The ejection waits for its guest agent for a short time only."""
+        for is_dead, missing in ((True, 'is not known'), (False, 'No transaction is known')):
+            self.make_world()
+            self.world.on_failed_hosts.add(f'vm-{SOURCE}')
+            if is_dead:
+                self.kill_source()
+            self.eject()
+            self.check_ejected()
+            self.assertIn(5, self.world.time_limits)
+            self.assertEqual([SOURCE] if is_dead else [], self.world.waits)
+            self.assertIn(missing, self.world.faults['one'][-1])
+
     def test_a_source_of_whose_server_nova_says_nothing(self):
         self.world.down.add('nova')
         self.eject()

@@ -114,6 +114,7 @@ class SuccessorsTest(base.BaseTestCase):
             is_reprovisioning=tasks.is_reprovisioning,
             stop_server=lambda _server_id: None,
             is_server_off=lambda _server_id: True,
+            has_host_down=lambda _server_id: False,
             find_ram_mib=lambda _flavor_id: 0,
         )
         return source_changes.SourceChanges(

@@ -53,6 +53,18 @@ class NovaDeletionTest(base.BaseTestCase):
         del self.cloud.servers['server']
         self.assertTrue(self.nova.is_off('server'))
 
+    def test_a_server_whose_host_nova_counts_as_down(self):
+        self.assertIs(False, self.nova.has_host_down('unknown'))
+        self.report(-90, 'down')
+        self.assertIs(False, self.nova.has_host_down('server'), 'no other host is up')
+        self.cloud.services['host-2'] = {'host': 'host-2', 'state': 'up'}
+        self.assertIs(True, self.nova.has_host_down('server'))
+        self.report(-3)
+        self.assertIs(False, self.nova.has_host_down('server'))
+        self.report(-90, 'down')
+        del self.cloud.servers['server']['OS-EXT-SRV-ATTR:host']
+        self.assertIs(False, self.nova.has_host_down('server'), 'no administrator')
+
     def test_memory_of_a_flavor(self):
         self.assertEqual(2048, self.nova.find_ram_mib('7'))
         error = self.assertRaises(

@@ -126,7 +126,9 @@ class ReplicationAgentsTest(AgentsTestCase):
         self.guest.answer = {name: value for name, value in STATUS.items() if name not in newer}
         found = self.agents.status(self.guest.id)
         self.assertEqual((None, None), (found.semi_sync_waits, found.uptime_sec))
-        self.assertEqual([('get_replication_status', 15, {})], self.guest.calls)
+        self.agents.status(self.guest.id, 5)
+        expected = [('get_replication_status', limit_sec, {}) for limit_sec in (15, 5)]
+        self.assertEqual(expected, self.guest.calls)
 
     def test_replicating_is_to_receive_and_to_apply(self):
         for io_state, sql_state, expected in (

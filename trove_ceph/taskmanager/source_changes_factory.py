@@ -87,7 +87,7 @@ def make_source_changes(
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
             is_reprovisioning=tasks.is_reprovisioning,
-            stop_server=servers.request_stop,
+            stop_server=servers.stop,
             is_server_off=servers.is_off,
             has_host_down=servers.has_host_down,
             find_ram_mib=servers.find_ram_mib,

@@ -90,18 +90,6 @@ class Nova:
         with _translated('showing it', flavor_id, 'flavor'):
             return int(self._client.flavors.get(flavor_id).ram)
 
-    def request_stop(self, server_id: str) -> None:
-        """Request that a server is powered off, and stays so; do nothing if it is gone.
-
-        :raises ServiceUnavailableError: Nova refused, or does not answer
-        """
-        with (
-            _translated('powering it off', server_id),
-            # Nova answers with a conflict if it is off.
-            contextlib.suppress(novaclient.exceptions.NotFound, novaclient.exceptions.Conflict),
-        ):
-            self._client.servers.stop(server_id)
-
     def is_off(self, server_id: str) -> bool:
         """Return whether a server is powered off and stays so, or is gone.
 
@@ -175,16 +163,16 @@ class Nova:
             self._client.volumes.delete_server_volume(server_id, volume_id)
 
     def stop(self, server_id: str) -> None:
-        """Request to switch a server off; harmless when repeated.
+        """Request that a server is powered off, and stays so; do nothing if it is off or gone.
 
         A guest that has not ended after shutdown_timeout of Nova (60 s) is killed.
 
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
-        # Nova refuses it in a server that it is switching off, or that is off.
         with (
-            _translated('switching it off', server_id),
-            contextlib.suppress(novaclient.exceptions.Conflict),
+            _translated('powering it off', server_id),
+            # Nova answers with a conflict if it is off, or is being powered off.
+            contextlib.suppress(novaclient.exceptions.NotFound, novaclient.exceptions.Conflict),
         ):
             self._client.servers.stop(server_id)
 

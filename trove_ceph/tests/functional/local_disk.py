@@ -31,9 +31,15 @@ class LocalDisk:
 
 @contextlib.contextmanager
 def mounted(file, mount_point, make=False):
-    """Mount a volume and yield its path."""
+    """Mount a volume and yield its path.
+
+    All that was written is in the file afterwards, unless an exception ended the block.
+    """
     with LocalDisk(file) as disk, rbd_device.Filesystem(disk.device, mount_point, make) as volume:
         yield volume.path
+        # The unmount writes nothing while a process of another test has a copy of the mount in a
+        # namespace of its own.
+        commands.run('sync', '--file-system', str(volume.path))
 
 
 def make_database(file, directory):

@@ -85,6 +85,9 @@ class CephTestCase(DoctorTestCase):
 
 class CephTest(CephTestCase):
     def test_cluster_as_described_and_not(self):
+        # The placement groups have just been created; the time limit of a test bounds the wait.
+        while self._examine('redundancy')[1]:
+            pass
         # A cluster of a test has one monitor, three OSDs for three copies, and few groups.
         status, found = self._examine()
         expected = {

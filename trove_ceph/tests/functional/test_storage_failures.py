@@ -7,7 +7,7 @@ import time
 
 from oslo_utils import units
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage
@@ -17,6 +17,8 @@ TIMEOUT_SEC = 5
 # Each chunk of a copy succeeds within this time, also on a busy machine.
 COPY_TIMEOUT_SEC = 20
 RECOVERY_SEC = 400
+# In which a thread that has ended leaves /proc.
+_ENDING_SEC = 60
 
 
 class FailuresTest(base.FunctionalTestCase):
@@ -146,6 +148,10 @@ class WriterThatDoesNotOpenTest(contract.StorageContract, storage.CephStorageTes
             before = self._threads()
             for _ in range(3):
                 self.assertRaises(reason, self.storage.open_writer, image)
+            # A thread that has ended is listed for a moment.
+            deadline = waiting.Deadline(_ENDING_SEC)
+            while self._threads() > before and deadline.pause(0.1):
+                pass
             self.assertLessEqual(self._threads(), before, image)
 
     def _threads(self):

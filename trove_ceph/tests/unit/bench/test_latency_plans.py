@@ -10,16 +10,17 @@ from oslotest import base
 
 from trove_ceph_bench import arguments, plan_file
 
-_STUB = '#!/bin/sh\necho "$*" >>"$CALLS"\n'
+_STUBS = {'trove-ceph-bench': 'echo "$*" >>"$CALLS"', 'sleep': ''}
 
 
 class LatencyPlansTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
-        stub = self.directory / 'trove-ceph-bench'
-        stub.write_text(_STUB)
-        stub.chmod(0o755)
+        for name, body in _STUBS.items():
+            stub = self.directory / name
+            stub.write_text(f'#!/bin/sh\n{body}\n')
+            stub.chmod(0o755)
 
     def calls(self, name):
         """Return the command lines of all commands of a plan, by contender and command."""

@@ -32,7 +32,7 @@ def make(transactions):
 
 
 class PropertiesTest(base.BaseTestCase):
-    @hypothesis.settings(deadline=None, max_examples=200)
+    @hypothesis.settings(max_examples=200)
     @hypothesis.given(_TRANSACTIONS, _TRANSACTIONS)
     def test_is_a_set_of_transactions(self, first, second):
         one, two = make(first), make(second)
@@ -45,7 +45,7 @@ class PropertiesTest(base.BaseTestCase):
         self.assertEqual(one, GtidSet.parse(str(one)))
         self.assertEqual(hash(make(first)), hash(GtidSet.parse(str(one))))
 
-    @hypothesis.settings(deadline=None, max_examples=300)
+    @hypothesis.settings(max_examples=300)
     @hypothesis.given(strategies.text(f'{ONE}:,-\n 9tx', max_size=60))
     def test_any_text_is_read_or_refused(self, text):
         try:

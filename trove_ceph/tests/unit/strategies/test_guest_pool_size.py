@@ -52,7 +52,6 @@ class ChangeTest(base.BaseTestCase):
         ):
             self.assertEqual(expected, pool_size.change(size, 5, counts), (size, counts))
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(SMALL, SMALL, SMALL, SMALL, SMALL, SMALL)
     def test_limits(self, size, most, booting, ready, old, retired):
         size, old = min(size, most), min(old, ready)
@@ -65,7 +64,6 @@ class ChangeTest(base.BaseTestCase):
         left = ready - change.retire
         self.assertTrue(left >= min(size, ready) or (change.retire == 1 and old))
 
-    @hypothesis.settings(deadline=None)
     @hypothesis.given(SMALL, SMALL, SMALL, SMALL)
     def test_settles(self, size, most, ready, old):
         size, old = min(size, most), min(old, ready)

@@ -113,9 +113,7 @@ class EveryKeyTestCase(base.BaseTestCase):
         # Accepted content can be planned.
         world.World().plan(content)
 
-    @hypothesis.settings(
-        derandomize=True, deadline=None, database=None, max_examples=400, print_blob=False
-    )
+    @hypothesis.settings(derandomize=True, database=None, max_examples=400, print_blob=False)
     @hypothesis.given(
         path=strategies.sampled_from(sorted(_keys_of(_full_content()), key=str)), text=_VALUES
     )

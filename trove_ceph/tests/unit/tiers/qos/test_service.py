@@ -76,6 +76,8 @@ class QosServiceTestCase(base.BaseTestCase):
         self.reconciler.swept.acquire()
         self.assertEqual(world.LIMITS, self.world.limits(image))
         volume['volume_type'] = 'slow'
+        while self.reconciler.swept.acquire(blocking=False):
+            pass
         # The present sweep may have listed the volumes before.
         self.reconciler.swept.acquire()
         self.reconciler.swept.acquire()

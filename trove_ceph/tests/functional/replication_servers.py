@@ -130,7 +130,7 @@ class Guest:
 
     def __init__(self, app, strategy):
         self._verbs = {
-            'get_replication_status': app.status,
+            'get_replication_status': lambda _timeout_sec: app.status(),
             'get_replica_context': lambda replica_id: strategy.get_replica_context(
                 app, None, replica_id
             ),

@@ -90,6 +90,9 @@ class _Servers:
     def is_off(self, server_id):
         return self._apps[server_id.removeprefix('vm-')].server.pid is None
 
+    def has_host_down(self, _server_id):
+        return False
+
     def find_ram_mib(self, _flavor_id):
         return 1024
 

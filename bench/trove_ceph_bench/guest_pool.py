@@ -18,6 +18,9 @@ from trove_ceph_bench.targets import cloud
 #: A guest that has not answered for 90 s is not claimed.
 FRESH_SEC = 60
 _POLL_SEC = 5
+#: So many looks in a row find the same: the taskmanager looks after the pool every ten seconds, and
+#: only then retires the guest of an instance that was deleted, and boots or loads others.
+_LOOKS = 5
 #: The states of guests that use the processors.
 _BUSY = ('booting', 'loading', 'retired')
 _LIST = 'trove-ceph-manage guests list -f json'
@@ -42,7 +45,7 @@ class Pool:
         self._start_wait = start_wait
 
     def await_ready(self, timeout_sec: float, state: str = 'ready') -> Sequence[str]:
-        """Wait until a guest is ready and none is being booted; return the ids of those ready.
+        """Wait until a guest is ready and none will be booted; return the ids of those ready.
 
         The boot of a guest would take the processors from the operation that is timed, and so would
         the start of MySQL on it.
@@ -52,10 +55,14 @@ class Pool:
         :raises LoadFailedError: there is still none after the time limit
         """
         deadline = self._start_wait(timeout_sec)
+        looks, before = 0, []
         while True:
             guests = self._list_guests()
             ready = [one['guest_id'] for one in guests if _is_ready(one, state)]
-            if ready and not any(one['state'] in _BUSY for one in guests):
+            is_busy = any(one['state'] in _BUSY for one in guests)
+            looks = 0 if is_busy or not ready else looks + 1 if ready == before else 1
+            before = ready
+            if looks == _LOOKS:
                 return ready
             if not deadline.pause(_POLL_SEC):
                 found = ', '.join(sorted(one['state'] for one in guests)) or 'none'
@@ -98,7 +105,7 @@ def _is_ready(guest: Mapping[str, Any], state: str = 'ready') -> bool:
     return guest['state'] == state and answer_sec is not None and answer_sec <= FRESH_SEC
 
 
-_AWAIT = 'wait until a guest is ready, and none is being booted'
+_AWAIT = 'wait until a guest is ready, and none is being booted or will be'
 _CHECK = 'check whether an instance has a guest that waited before the operation'
 
 

@@ -16,8 +16,7 @@ from trove_ceph.strategies.replication.source_dependencies import Member, Source
 def follow_again(deps: SourceDependencies, source: Member) -> None:
     """Have the replicas of a source that were left behind follow it; idempotent.
 
-    The source accepts writes. One that does not follow it stays marked; the watch decides, as of
-    any other replica, whether it gets a fresh clone.
+    The source accepts writes. A replica that the agent cannot attach gets a fresh clone.
 
     :raises GuestUnavailableError: the source does not answer
     :raises ReplicasLeftError: one that was stopped does not receive yet; repeat the call
@@ -41,6 +40,7 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
         deps.replicas.note_stopped(member.instance_id)
     again = new_source.NewSource(deps, source)
     again.attach(left)
+    again.renew(left)
     for member in left:
         if member.instance_id not in again.failures:
             _end(deps, member.instance_id, follows=True)

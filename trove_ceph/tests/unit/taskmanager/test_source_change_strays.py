@@ -68,13 +68,6 @@ class StrayTest(base.BaseTestCase):
             self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
             self.assertEqual((SOURCE, set()), (self.stray.source_id, self.world.paused))
 
-    def test_one_that_cannot_follow_gets_a_fresh_clone_by_the_rules_of_the_watch_alone(self):
-        self.stray.sql_error = 'no such table'
-        self.assertRaises(exceptions.ReplicasLeftError, self.watch)
-        self.assertEqual(self.new, self.stray.source_id)
-        self.assertIn('two', self.world.paused)
-        self.assertEqual({}, self.world.renewed)
-
     def test_one_that_is_being_replaced_is_left_alone(self):
         self.world.other_tasks['two'] = 'RESIZING'
         self.assertRaises(exceptions.ReplicasLeftError, self.watch)

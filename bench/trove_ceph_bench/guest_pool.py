@@ -55,14 +55,14 @@ class Pool:
         :raises LoadFailedError: there is still none after the time limit
         """
         deadline = self._start_wait(timeout_sec)
-        looks, before = 0, []
+        looks, before = 0, list[str]()
         while True:
             guests = self._list_guests()
-            ready = [one['guest_id'] for one in guests if _is_ready(one, state)]
             is_busy = any(one['state'] in _BUSY for one in guests)
-            looks = 0 if is_busy or not ready else looks + 1 if ready == before else 1
+            ready = [one['guest_id'] for one in guests if not is_busy and _is_ready(one, state)]
+            looks = looks + 1 if ready == before else 1
             before = ready
-            if looks == _LOOKS:
+            if ready and looks == _LOOKS:
                 return ready
             if not deadline.pause(_POLL_SEC):
                 found = ', '.join(sorted(one['state'] for one in guests)) or 'none'

@@ -232,7 +232,10 @@ class Ejection:
         return self._deps.agents.status(self._source.instance_id, timeout_sec)
 
     def _ask_nova(self, question: Callable[[str], bool], if_gone: bool) -> bool:
-        """Return Nova's answer about the server of the source; False: it does not answer."""
+        """Return Nova's answer about the server of the source; False: it does not answer.
+
+        :param if_gone: what to return if the source has no server
+        """
         server_id = self._source.server_id
         if server_id is None:
             return if_gone

@@ -170,14 +170,21 @@ class Binding:
 
     def steps(self) -> list[steps.Step]:
         """Return the steps of the binding."""
-        volume = [steps.Step('attach the volume', self._attach_volume)]
-        return [
-            steps.Step('replace the identity of the guest', self._replace_identity, self._discard),
-            *([] if self._request.is_hot else volume),
+        identity = steps.Step(
+            'replace the identity of the guest', self._replace_identity, self._discard
+        )
+        server = [
             steps.Step('attach the ports', self._attach_ports),
             steps.Step('describe the server', self._describe),
-            steps.Step('record the binding', self._record),
         ]
+        if not self._request.is_hot:
+            # Nova attaches the volume while it attaches the ports.
+            server = [
+                steps.Step('request the volume', self._request_volume),
+                *server,
+                steps.Step('await the volume', self._await_volume),
+            ]
+        return [identity, *server, steps.Step('record the binding', self._record)]
 
     def _replace_identity(self) -> None:
         binding = waiting_messages.Binding(
@@ -189,10 +196,12 @@ class Binding:
         )
         self._deps.agents.bind(self._guest, binding)
 
-    def _attach_volume(self) -> None:
-        volume_id = self._request.volume_id
+    def _request_volume(self) -> None:
         self._may_write = True
-        self._deps.servers.attach_volume(self._server_id, volume_id)
+        self._deps.servers.attach_volume(self._server_id, self._request.volume_id)
+
+    def _await_volume(self) -> None:
+        volume_id = self._request.volume_id
         deadline = self._deps.start_wait(ATTACH_TIMEOUT_SEC)
         while (status := self._volume_status()) in _ATTACHING:
             if not deadline.pause(_POLL_SEC):

@@ -5,8 +5,6 @@ import contextlib
 import functools
 import json
 import os
-import random
-import socket
 import subprocess
 import sys
 
@@ -15,11 +13,9 @@ import rbd
 import yaml
 
 from trove_ceph.host import processes
-from trove_ceph.tests.functional import base, workspace
+from trove_ceph.tests.functional import base, ports, workspace
 
 TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
-# Below the kernel's range for outgoing connections, above the ports of servers.
-PORTS = range(20000, 32000)
 # For hanging commands. A change takes a few commands of seconds each on a busy machine.
 TOOL_TIMEOUT_SEC = 600
 START_TIMEOUT_SEC = 300
@@ -56,40 +52,6 @@ TIERS = {
 }
 
 
-#: The reservations of this process, so that no other worker chooses its ports.
-_reservations = []
-
-
-def free_ports():
-    """Return two unused ports that no other worker of a test run chooses."""
-    ports = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with contextlib.suppress(OSError):
-            reservation = _reserve(port)
-            with socket.socket() as probe:
-                probe.bind(('127.0.0.1', port))
-            _reservations.append(reservation)
-            ports.append(port)
-        if len(ports) == 2:
-            return ports
-    raise AssertionError(f'no two of {PORTS} are free')
-
-
-def _reserve(port):
-    """Reserve a port until this process ends, for servers that it starts later.
-
-    :returns: a socket whose abstract name represents the port; it ends with the process.
-    :raises OSError: another process has reserved it.
-    """
-    reservation = socket.socket(socket.AF_UNIX)
-    try:
-        reservation.bind(f'\0{workspace.PREFIX}port-{port}')
-    except OSError:
-        reservation.close()
-        raise
-    return reservation
-
-
 class Cluster:
     """A cluster created by lab/bin/ceph-cluster.
 
@@ -101,7 +63,7 @@ class Cluster:
     def __init__(self, root, osds, osd_gib=4):
         self.root = root
         self.conf = root / 'etc' / 'ceph.conf'
-        v2, v1 = free_ports()
+        v2, v1 = ports.free_ports(2)
         self.create_arguments = ['create', '--osd-gib', str(osd_gib), '--mon-ports', f'{v2},{v1}']
         for device_class, count in osds.items():
             self.create_arguments += ['--osd', f'{device_class}={count}']

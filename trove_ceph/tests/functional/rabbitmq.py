@@ -2,7 +2,6 @@
 """A private RabbitMQ node for a test, with the users and permissions of the lab."""
 
 import os
-import socket
 import subprocess
 import time
 
@@ -10,7 +9,7 @@ import fixtures
 import jinja2
 import kombu
 
-from trove_ceph.tests.functional import base
+from trove_ceph.tests.functional import base, ports
 
 SERVER = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 TEMPLATES = base.CHECKOUT / 'lab' / 'roles' / 'base' / 'templates'
@@ -43,7 +42,7 @@ class RabbitMQ(fixtures.Fixture):
         self._has_durable_exchanges = has_durable_exchanges
 
     def _setUp(self):
-        self.port, epmd, distribution = _free_ports(3)
+        self.port, epmd, distribution = ports.free_ports(3)
         definitions = self._directory / 'definitions.json'
         template = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES))
         definitions.write_text(
@@ -113,12 +112,3 @@ class RabbitMQ(fixtures.Fixture):
     def connection(self, role, virtual_host=None):
         """Return an unopened connection of a role's user, without oslo.messaging."""
         return kombu.Connection(self.url(role, virtual_host).replace('rabbit:', 'amqp:', 1))
-
-
-def _free_ports(count):
-    listeners = [socket.create_server(('127.0.0.1', 0)) for _ in range(count)]
-    try:
-        return [listener.getsockname()[1] for listener in listeners]
-    finally:
-        for listener in listeners:
-            listener.close()

@@ -3,7 +3,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 
@@ -20,7 +19,7 @@ from trove_ceph.guestagent import (
     semi_sync,
     server_config,
 )
-from trove_ceph.tests.functional import base, mysqld
+from trove_ceph.tests.functional import base, mysqld, ports
 
 #: On a busy machine.
 TIMEOUT_SEC = 120
@@ -73,7 +72,7 @@ class App:
         self.configuration_manager = Configuration()
         self.server = server
         self.password = ''
-        self._port = _free_port()
+        self._port = ports.free_port()
         self._options = dict(server.options) | PLUGINS
         self._options |= {'skip_networking': 'OFF', 'port': self._port, 'bind_address': '127.0.0.1'}
         # Servers start as the template has them.
@@ -293,9 +292,3 @@ def _states(pid):
         with open(f'{tasks}/{task}/stat', encoding='utf-8') as stat:
             states.add(stat.read().rpartition(')')[2].split()[0])
     return states
-
-
-def _free_port():
-    with socket.socket() as free:
-        free.bind(('127.0.0.1', 0))
-        return free.getsockname()[1]

@@ -4,7 +4,7 @@
 import pymysql
 from pymysql.constants import ER
 
-from trove_ceph.tests.functional import base, ceph, mysqld
+from trove_ceph.tests.functional import base, mysqld, ports
 from trove_ceph_bench import model, mysql_operations
 
 DATABASE = 'trove_ceph_bench_1'
@@ -15,7 +15,7 @@ class CopiesTest(base.FunctionalTestCase):
         super().setUp()
         volume = self.directory / 'volume'
         volume.mkdir()
-        port, _ = ceph.free_ports()
+        port = ports.free_port()
         source = mysqld.durable_server(volume, self.directory / 'run')
         source.options |= {'skip_networking': False, 'bind_address': '127.0.0.1', 'port': port}
         self.source = self.enterContext(source)

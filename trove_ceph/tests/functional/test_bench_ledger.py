@@ -3,7 +3,7 @@
 
 import pymysql
 
-from trove_ceph.tests.functional import base, ceph, mysqld
+from trove_ceph.tests.functional import base, mysqld, ports
 from trove_ceph_bench import ledger, model
 
 DATABASE = 'shop'
@@ -15,7 +15,7 @@ class LedgerTest(base.FunctionalTestCase):
         super().setUp()
         volume = self.directory / 'volume'
         volume.mkdir()
-        port, _ = ceph.free_ports()
+        port = ports.free_port()
         server = mysqld.durable_server(volume, self.directory / 'run')
         server.options |= {'skip_networking': False, 'bind_address': HOST, 'port': port}
         self.server = self.enterContext(server)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark's measurement with a real sysbench on a real MySQL, on a local disk."""
 
+import contextlib
 import functools
 import os
 import re
@@ -84,6 +85,15 @@ class Schema(fixtures.Fixture):
         return self._server.cpu_sec()
 
 
+def _commands_of_children():
+    """Return the command lines of all processes below this one; those that just end have none."""
+    commands = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            commands.append(child.cmdline())
+    return commands
+
+
 class MeasureTestCase(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
@@ -109,7 +119,7 @@ class MeasureTestCase(base.FunctionalTestCase):
 
     def assert_nothing_runs(self):
         """Assert that this process has no load generator, commit probe or event left."""
-        commands = [' '.join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+        commands = map(' '.join, _commands_of_children())
         found = [each for each in commands if re.search('sysbench|commit_loop|/bin/sh -c', each)]
         self.assertEqual([], found)
 
@@ -174,8 +184,8 @@ class MeasureTest(MeasureTestCase):
         seen = set()
 
         def note(text, share):
-            for each in psutil.Process().children(recursive=True):
-                seen.update(each.cmdline())
+            for command in _commands_of_children():
+                seen.update(command)
             self.note(text, share)
 
         self.measure(note=note, measure_sec=2)

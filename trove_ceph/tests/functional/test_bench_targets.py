@@ -14,7 +14,7 @@ import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.host import workspace
-from trove_ceph.tests.functional import base, ceph, mysqld
+from trove_ceph.tests.functional import base, ceph, mysqld, ports
 from trove_ceph.tests.functional import workspace as workspace_of_tests
 from trove_ceph_bench import targets
 from trove_ceph_bench.targets import database
@@ -257,7 +257,7 @@ def listening_server():
     directory = workspace_of_tests.shared() / 'listening'
     disk = directory / 'disk'
     disk.mkdir(parents=True)
-    (port, _) = ceph.free_ports()
+    port = ports.free_port()
     listen = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1'}
     source = {'rootfs': str(mysqld.rootfs())}
     spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}

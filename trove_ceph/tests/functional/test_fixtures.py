@@ -6,19 +6,19 @@ import sys
 
 import rbd
 
-from trove_ceph.tests.functional import base, ceph, mysqld, test_mysql_on_rbd
+from trove_ceph.tests.functional import base, ceph, mysqld, ports, test_mysql_on_rbd
 
 RESERVE = (
-    'import sys; from trove_ceph.tests.functional import ceph; ceph._reserve(int(sys.argv[1]))'
+    'import sys; from trove_ceph.tests.functional import ports; ports.reserve(int(sys.argv[1]))'
 )
 
 
 class PortsTest(base.FunctionalTestCase):
     def test_no_other_worker_gets_the_same_ports(self):
-        first, second = ceph.free_ports()
+        first, second = ports.free_ports(2)
         self.assertNotEqual(first, second)
         for port in (first, second):
-            self.assertRaises(OSError, ceph._reserve, port)
+            self.assertRaises(OSError, ports.reserve, port)
             command = [sys.executable, '-W', 'ignore', '-c', RESERVE, str(port)]
             ended = subprocess.run(command, capture_output=True, text=True, check=False)
             self.assertIn('Address already in use', ended.stderr)

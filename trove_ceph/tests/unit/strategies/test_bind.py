@@ -34,7 +34,8 @@ class Cloud:
         self.is_hot = False
         self.bound_to = None
         self.attached = []
-        # The statuses of the volume after the request to attach it; the last one stays.
+        # The statuses of the volume after the request to attach it; the last one stays. Nova may
+        # need longer than all requests that follow.
         self.attaching = ['reserved', 'attaching', 'in-use']
         self.statuses = ['available']
         # The statuses after the deletion of the server; none: as it was before.
@@ -187,6 +188,14 @@ class BindTest(base.BaseTestCase):
     def test_nothing_is_attached_before_the_guest_has_the_identity(self):
         self.cloud.binding().run()
         self.assertEqual('bind', self.cloud.calls[0])
+
+    def test_ports_do_not_wait_for_the_volume(self):
+        self.cloud.attach_port = self._attach_early
+        self.cloud.binding().run()
+        self.assertEqual(['in-use'], self.cloud.statuses)
+
+    def _attach_early(self, server_id, port_id):
+        self.assertEqual('reserved', self.cloud.statuses[0])
 
     def test_success_fences_nothing(self):
         self.cloud.binding().run()

@@ -79,9 +79,10 @@ class BindReportsTest(ReportsMixin, base.BaseTestCase):
         self.assertEqual(
             [
                 'replace the identity of the guest',
-                'attach the volume',
+                'request the volume',
                 'attach the ports',
                 'describe the server',
+                'await the volume',
                 'record the binding',
             ],
             steps,

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run block device and file system commands; no other module of the guest does."""
+"""Use block devices and file systems by the kernel's interfaces and by commands.
+
+No other module of the guest does. The start of a command takes some tenths of a second on an
+emulated processor, so what the kernel answers itself is asked without one.
+"""
 
 import collections.abc
+import contextlib
 import dataclasses
 import errno
+import fcntl
 import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import typing
@@ -27,6 +34,13 @@ _XFSPROGS = re.compile(r'version (\d+)\.(\d+)')
 #: The release of xfsprogs whose mkfs.xfs has the options ``exchange`` and ``parent``.
 _PARENT_POINTERS = (6, 10)
 _SYS_BLOCK = '/sys/class/block'
+# The kernel counts in these, whatever the sectors of a device have.
+_SECTOR_BYTES = 512
+# xfs_fs.h: XFS_IOC_FSGEOMETRY_V1 and the beginning of struct xfs_fsop_geom_v1, which has the bytes
+# of a block first and the blocks of the data section last
+_XFS_GEOMETRY = 0x80705864
+_XFS_GEOMETRY_BYTES = 112
+_XFS_GEOMETRY_FORMAT = '=8IQ'
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
 
@@ -40,10 +54,10 @@ class Signature:
 
 
 class HostStorage:
-    """Runs commands on the block devices and file systems of this machine, as root.
+    """Uses the block devices and file systems of this machine, as root.
 
-    Every method raises :class:`~trove_ceph.exceptions.StorageCommandError` when a command fails or
-    does not end within its time.
+    Every method raises :class:`~trove_ceph.exceptions.StorageCommandError` when the kernel refuses,
+    or a command fails or does not end within its time.
 
     :param execute: runs a command; replaced in tests
     :param root_helper: command prefix that runs a command as root
@@ -64,7 +78,9 @@ class HostStorage:
         """
         if not os.path.exists(device):
             raise exceptions.VolumeNotReadyError(f'The data volume {device} does not exist.')
-        return int(self._run('blockdev', '--getsize64', device))
+        with _storage_errors(f'Cannot read the size of {device}'):
+            with open(f'{_SYS_BLOCK}/{_kernel_name(device)}/size', encoding='ascii') as size:
+                return int(size.read()) * _SECTOR_BYTES
 
     def find_serial(self, device: str) -> str | None:
         """Return the serial number of a disk; None: it has none."""
@@ -159,7 +175,8 @@ class HostStorage:
 
     def mount(self, device: str, mount_point: str, fstype: str, options: str) -> None:
         """Mount ``device``; create the mount point if it does not exist."""
-        self._run('mkdir', '-p', mount_point)
+        if not os.path.isdir(mount_point):
+            self._run('mkdir', '-p', mount_point)
         self._run('mount', '-t', fstype, '-o', options, device, mount_point)
 
     def unmount(self, mount_point: str) -> None:
@@ -224,7 +241,11 @@ class HostStorage:
     def thaw(self, mount_point: str) -> bool:
         """Thaw the file system at ``mount_point`` and return whether it was frozen."""
         try:
-            self._run('fsfreeze', '--unfreeze', mount_point)
+            if _is_root():
+                with _storage_errors(f'Cannot thaw {mount_point}'), _opened(mount_point) as volume:
+                    fcntl.ioctl(volume, freeze_process.FITHAW, 0)
+            else:
+                self._run('fsfreeze', '--unfreeze', mount_point)
         except exceptions.StorageCommandError as error:
             if os.strerror(errno.EINVAL) in str(error):
                 return False
@@ -241,7 +262,7 @@ class HostStorage:
         the file system last.
         """
         program = [sys.executable, '-I', '-S', freeze_process.__file__, mount_point, str(limit_sec)]
-        command = [] if os.geteuid() == 0 else [self._root_helper]
+        command = [] if _is_root() else [self._root_helper]
         if os.path.isdir(_SYSTEMD):
             thaw = f'-{_absolute("fsfreeze")} --unfreeze {mount_point}'
             command += [
@@ -259,25 +280,18 @@ class HostStorage:
         It ends with this process, and its reports are also in the log of this process's service.
         """
         program = [sys.executable, '-I', '-S', volume_watch_process.__file__]
-        command = [] if os.geteuid() == 0 else [self._root_helper]
+        command = [] if _is_root() else [self._root_helper]
         return _start([*command, *program, mount_point, str(limit_sec)], stderr=None)
 
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
         """Return the size of the mounted file system on ``device``."""
         if fstype == 'xfs':
-            match = re.search(
-                r'^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)',
-                self._run('xfs_info', mount_point),
-                re.MULTILINE,
-            )
-            if match:
-                return int(match[1]) * int(match[2])
-        else:
-            header = self._run('dumpe2fs', '-h', device)
-            blocks = re.search(r'^Block count:\s+(\d+)', header, re.MULTILINE)
-            size = re.search(r'^Block size:\s+(\d+)', header, re.MULTILINE)
-            if blocks and size:
-                return int(blocks[1]) * int(size[1])
+            return _xfs_bytes(mount_point)
+        header = self._run('dumpe2fs', '-h', device)
+        blocks = re.search(r'^Block count:\s+(\d+)', header, re.MULTILINE)
+        size = re.search(r'^Block size:\s+(\d+)', header, re.MULTILINE)
+        if blocks and size:
+            return int(blocks[1]) * int(size[1])
         raise exceptions.StorageCommandError(
             f'Cannot read the size of the {fstype} file system on {device}.'
         )
@@ -298,14 +312,14 @@ class HostStorage:
         """Make the kernel read the size of a SCSI disk again; virtio-blk needs no rescan."""
         path = f'{_SYS_BLOCK}/{_kernel_name(device)}/device/rescan'
         if os.path.exists(path):
-            self._run('tee', path, process_input='1')
+            self._write(path, '1')
 
     def set_queue(self, device: str, attribute: str, value: str) -> bool:
         """Set a block queue attribute; return False if the kernel does not have the attribute."""
         path = f'{_SYS_BLOCK}/{_kernel_name(device)}/queue/{attribute}'
         if not os.path.exists(path):
             return False
-        self._run('tee', path, process_input=value)
+        self._write(path, value)
         return True
 
     def set_owner(self, path: str, uid: int, gid: int, recursive: bool = False) -> None:
@@ -315,8 +329,9 @@ class HostStorage:
 
     def owner(self, path: str) -> tuple[int, int]:
         """Return the uid and gid of ``path``."""
-        uid, gid = self._run('stat', '-c', '%u %g', path).split()
-        return int(uid), int(gid)
+        with _storage_errors(f'Cannot read the owner of {path}'):
+            found = os.stat(path)
+        return found.st_uid, found.st_gid
 
     def exists(self, path: str) -> bool:
         """Return whether a file exists."""
@@ -336,6 +351,15 @@ class HostStorage:
         self._run('sync', f'{path}.new')
         self._run('mv', f'{path}.new', path)
 
+    def _write(self, path: str, value: str) -> None:
+        """Write to a file of the kernel."""
+        if not _is_root():
+            self._run('tee', path, process_input=value)
+            return
+        with _storage_errors(f'Cannot write {value} to {path}'):
+            with open(path, 'w', encoding='ascii') as file:
+                file.write(value)
+
     def _run(self, *command: str, **kwargs: typing.Any) -> str:
         return self._run_coded((0,), *command, **kwargs)[0]
 
@@ -350,7 +374,7 @@ class HostStorage:
         try:
             output, _ = self._execute(
                 *command,
-                run_as_root=os.geteuid() != 0,
+                run_as_root=not _is_root(),
                 root_helper=self._root_helper,
                 check_exit_code=[0],
                 timeout=timeout,
@@ -391,6 +415,39 @@ def _start(command: list[str], stderr: int | None) -> tuple[subprocess.Popen, so
         ours.close()
         raise exceptions.StorageCommandError(f'{command[0]} cannot be run: {error}') from error
     return process, ours
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+@contextlib.contextmanager
+def _storage_errors(action: str) -> collections.abc.Iterator[None]:
+    """Raise errors of the kernel as those of a command."""
+    try:
+        yield
+    except OSError as error:
+        raise exceptions.StorageCommandError(f'{action}: {error.strerror}') from error
+
+
+@contextlib.contextmanager
+def _opened(directory: str) -> collections.abc.Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _xfs_bytes(mount_point: str) -> int:
+    """Return the size of a mounted XFS; statvfs(2) leaves its log out."""
+    with (
+        _storage_errors(f'Cannot read the size of the file system at {mount_point}'),
+        _opened(mount_point) as volume,
+    ):
+        geometry = fcntl.ioctl(volume, _XFS_GEOMETRY, bytes(_XFS_GEOMETRY_BYTES))
+    block_bytes, *_, blocks = struct.unpack_from(_XFS_GEOMETRY_FORMAT, geometry)
+    return int(block_bytes) * int(blocks)
 
 
 def _kernel_name(device: str) -> str:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 import os
+import struct
 import subprocess
 import sys
 from unittest import mock
@@ -12,14 +14,6 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.host import filesystem, freeze_process, volume_watch_process
 
-XFS_INFO = """\
-meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
-         =                       sectsz=4096  attr=2, projid32bit=1
-data     =                       bsize=4096   blocks=262144, imaxpct=25
-         =                       sunit=0      swidth=0 blks
-naming   =version 2              bsize=4096   ascii-ci=0, ftype=1
-log      =internal log           bsize=4096   blocks=16384, version=2
-"""
 DUMPE2FS = 'Inode count: 65536\nBlock count:              262144\nBlock size:               4096\n'
 
 
@@ -177,17 +171,36 @@ class HostStorageTestCase(base.BaseTestCase):
             self.assertEqual(expected, self.execute.options[0]['run_as_root'])
 
     def test_file_system_sizes(self):
-        storage = self.storage(xfs_info=XFS_INFO, dumpe2fs=DUMPE2FS)
+        # blocksize, rtextsize, agblocks, agcount, logblocks, sectsize, inodesize, imaxpct,
+        # datablocks
+        geometry = struct.pack('=8IQ', 4096, 1, 65536, 4, 16384, 4096, 512, 25, 262144)
+        storage = self.storage(dumpe2fs=DUMPE2FS)
 
-        for fstype in ('xfs', 'ext4'):
-            self.assertEqual(1024**3, storage.filesystem_bytes('/dev/vdb', '/mnt', fstype))
+        with self.answered(geometry.ljust(112, b'\0')):
+            found = storage.filesystem_bytes('/dev/vdb', self.directory(), 'xfs')
+
+        self.assertEqual(1024**3, found)
+        self.assertEqual(1024**3, storage.filesystem_bytes('/dev/vdb', '/mnt', 'ext4'))
 
     def test_an_unreadable_file_system_size_is_an_error(self):
-        storage = self.storage(xfs_info='something else')
+        storage = self.storage(dumpe2fs='something else')
 
-        self.assertRaises(
-            exceptions.StorageCommandError, storage.filesystem_bytes, '/dev/vdb', '/mnt', 'xfs'
-        )
+        for mount_point, fstype, expected in (
+            ('/mnt', 'ext4', 'ext4 file system on /dev/vdb'),
+            ('/does-not-exist', 'xfs', 'at /does-not-exist: No such file'),
+        ):
+            error = self.assertRaises(
+                exceptions.StorageCommandError,
+                *(storage.filesystem_bytes, '/dev/vdb', mount_point, fstype),
+            )
+            self.assertIn(expected, str(error))
+
+    def directory(self):
+        return self.useFixture(fixtures.TempDir()).path
+
+    def answered(self, answer):
+        """Have the kernel answer each request about a file."""
+        return mock.patch('fcntl.ioctl', side_effect=[answer])
 
     def test_xfs_grows_by_mount_point_and_is_never_repaired(self):
         """Defect 14: stock repairs a file system that is mounted."""
@@ -213,14 +226,76 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertFalse(self.storage().set_queue('/dev/does-not-exist', 'scheduler', 'none'))
         self.assertEqual([], self.execute.commands)
 
+    def devices(self, **files):
+        """Make the kernel show block devices, and return the directory that it shows them in."""
+        directory = self.directory()
+        self.useFixture(fixtures.MonkeyPatch(f'{filesystem.__name__}._SYS_BLOCK', directory))
+        for name, content in files.items():
+            path = os.path.join(directory, name.replace('__', '/'))
+            os.makedirs(os.path.dirname(path))
+            with open(path, 'w') as file:
+                file.write(content)
+        return directory
+
+    def test_size_of_a_device(self):
+        self.devices(null__size='2097152\n')
+        self.assertEqual(1024**3, self.storage().size_bytes('/dev/null'))
+
+    def test_a_file_that_is_no_device_has_no_size(self):
+        self.devices()
+        error = self.assertRaises(
+            exceptions.StorageCommandError, self.storage().size_bytes, '/dev/null'
+        )
+        self.assertIn('size of /dev/null', str(error))
+
+    def test_queue_attributes(self):
+        path = f'{self.devices(vdb__queue__scheduler="[mq-deadline] none")}/vdb/queue/scheduler'
+        for euid, expected in ((0, {}), (1000, {path: 'none'})):
+            storage = self.storage()
+            with mock.patch('os.geteuid', return_value=euid):
+                self.assertTrue(storage.set_queue('/dev/vdb', 'scheduler', 'none'))
+            self.assertEqual(expected, self.execute.inputs)
+        with open(path) as scheduler:
+            self.assertEqual('none', scheduler.read())
+
+    def test_a_queue_attribute_that_the_kernel_refuses(self):
+        self.devices(vdb__queue__scheduler='')
+        refusal = mock.patch('builtins.open', side_effect=OSError(errno.EINVAL, 'Invalid argument'))
+        with mock.patch('os.geteuid', return_value=0), refusal:
+            error = self.assertRaises(
+                exceptions.StorageCommandError,
+                *(self.storage().set_queue, '/dev/vdb', 'scheduler', 'fast'),
+            )
+        self.assertIn('Cannot write fast', str(error))
+
+    def test_owner(self):
+        directory = self.directory()
+        self.assertEqual((os.getuid(), os.getgid()), self.storage().owner(directory))
+        self.assertRaises(
+            exceptions.StorageCommandError, self.storage().owner, f'{directory}/missing'
+        )
+
     def test_fstab_is_replaced_in_one_step(self):
         self.storage().write_fstab('/etc/fstab', 'line\n')
 
         self.assertEqual('line\n', self.execute.inputs['/etc/fstab.new'])
         self.assertEqual(('mv', '/etc/fstab.new', '/etc/fstab'), self.execute.commands[-1])
 
+    def test_thawing_as_root(self):
+        directory = self.directory()
+        for answer, expected in ((0, True), (OSError(errno.EINVAL, 'Invalid argument'), False)):
+            with mock.patch('os.geteuid', return_value=0), self.answered(answer):
+                self.assertEqual(expected, self.storage().thaw(directory))
+            self.assertEqual([], self.execute.commands)
+
+    def test_a_failed_thaw_as_root_is_an_error(self):
+        failure = OSError(errno.EIO, 'Input/output error')
+        with mock.patch('os.geteuid', return_value=0), self.answered(failure):
+            self.assertRaises(exceptions.StorageCommandError, self.storage().thaw, self.directory())
+
     def test_thawing(self):
-        self.assertTrue(self.storage().thaw('/mnt'))
+        with mock.patch('os.geteuid', return_value=1000):
+            self.assertTrue(self.storage().thaw('/mnt'))
         self.assertEqual([('fsfreeze', '--unfreeze', '/mnt')], self.execute.commands)
 
     def test_nothing_to_thaw(self):
@@ -228,14 +303,16 @@ class HostStorageTestCase(base.BaseTestCase):
             fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Invalid argument')
         )
 
-        self.assertFalse(storage.thaw('/mnt'))
+        with mock.patch('os.geteuid', return_value=1000):
+            self.assertFalse(storage.thaw('/mnt'))
 
     def test_a_failed_thaw_is_an_error(self):
         storage = self.storage(
             fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Input/output error')
         )
 
-        self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
+        with mock.patch('os.geteuid', return_value=1000):
+            self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
 
     def mounts(self, text):
         """Make psutil read a given table of mounts."""
@@ -326,8 +403,7 @@ class HostStorageTestCase(base.BaseTestCase):
 
     def test_serial_numbers(self):
         volume_id = '33333333-0000-4000-8000-333333333333'
-        devices = self.useFixture(fixtures.TempDir()).path
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.filesystem._SYS_BLOCK', devices))
+        devices = self.devices()
         for name, attribute, content in (
             ('vdb', 'serial', volume_id[:20].encode()),
             ('vdc', 'serial', b'\n'),

@@ -107,7 +107,7 @@ def _parser():
         add('doctor', doctor.run, 'examine a running lab with trove-ceph-manage doctor')
     )
     second_compute.add_arguments(
-        add(second_compute.NAME, second_compute.run, 'fail and recover the second compute host')
+        add(settings.SECOND_HOST, second_compute.run, 'fail and recover the second compute host')
     )
     add('down', stop.down, 'stop everything, keep all data')
     command = add(

@@ -46,6 +46,7 @@ def _problems(settings, clock):
         _mirror,
         _directory,
         release.older_than_databases,
+        _hosts,
         _memory,
         _disk,
         _devices,
@@ -54,6 +55,14 @@ def _problems(settings, clock):
     problems = [text for probe in probes for text in probe(settings)]
     # If another requirement is missing, waiting would only delay the message.
     return problems + list(_ports(settings, clock, wait=not problems))
+
+
+def _hosts(settings):
+    if settings.second_host.exists() and not settings.values['second_compute']:
+        yield (
+            f'second_compute: the lab in {settings.root} has two compute hosts, and its guests '
+            'would lose their network; set second_compute = 1, or run make lab-clean first'
+        )
 
 
 def _root(settings):

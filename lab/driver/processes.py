@@ -127,7 +127,7 @@ def of_second_host(settings) -> list[int]:
 
     They share a PID namespace, whose first process is the host's supervisord.
     """
-    conf = f'{settings.root}/compute-2/etc/supervisord.conf'
+    conf = str(settings.second_host / 'etc' / 'supervisord.conf')
     own = pid_namespace(os.getpid())
     hosts = {pid_namespace(pid) for pid in pids() if conf in _cmdline(pid)} - {own, None}
     return [pid for pid in pids() if pid_namespace(pid) in hosts] if hosts else []

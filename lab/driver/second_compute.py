@@ -7,8 +7,8 @@ import time
 
 from driver import instruments, processes, up
 from driver.errors import LabError
+from driver.settings import SECOND_HOST
 
-NAME = 'compute-2'
 #: The first host's ends of its links; the kernel removes them some time after the last process.
 LINKS = ('c2-services', 'c2-tunnels')
 KILL_TIMEOUT_SEC = 60
@@ -28,7 +28,7 @@ def add_arguments(parser) -> None:
 def run(settings, args) -> int:
     """Do it to the host of a running lab; each action can be repeated."""
     instruments.require_up(settings)
-    if not (settings.root / NAME).exists():
+    if not settings.second_host.exists():
         raise LabError(
             'the lab has one compute host: set second_compute = 1 for a new lab (make lab-clean)'
         )
@@ -56,18 +56,20 @@ def cut_power(settings, clock=time) -> None:
     :param clock: has the functions ``monotonic`` and ``sleep`` of ``time``
     :raises LabError: a process did not end within a minute
     """
-    if not (settings.root / NAME).exists():
+    if not settings.second_host.exists():
         return
     # Supervisor kills the parent of the namespaces' first process, with which all others die.
-    processes.stop_program(settings, NAME)
+    processes.stop_program(settings, SECOND_HOST)
     deadline = clock.monotonic() + KILL_TIMEOUT_SEC
     while left := processes.of_second_host(settings):
         for pid in left:
             processes.send(pid, signal.SIGKILL)
         if clock.monotonic() > deadline:
-            raise LabError(f'{NAME}: {len(left)} killed processes did not end; repeat this')
+            raise LabError(f'{SECOND_HOST}: {len(left)} killed processes did not end; repeat this')
         clock.sleep(_POLL_SEC)
     while any(os.path.exists(f'/sys/class/net/{link}') for link in LINKS):
         if clock.monotonic() > deadline:
-            raise LabError(f'{NAME}: the network links {", ".join(LINKS)} remain; repeat this')
+            raise LabError(
+                f'{SECOND_HOST}: the network links {", ".join(LINKS)} remain; repeat this'
+            )
         clock.sleep(_POLL_SEC)

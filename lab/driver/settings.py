@@ -32,6 +32,8 @@ _BOUNDS = {
     'volume_gib': (1, 1024),
     'sysbench_seconds': (5, 3600),
 }
+#: The name of the second compute host, of its folder and of its program.
+SECOND_HOST = 'compute-2'
 #: The choice of Trove's own task manager.
 STOCK = 'stock'
 CHOICES = {
@@ -53,6 +55,11 @@ class Settings:
     @property
     def root(self) -> pathlib.Path:
         return pathlib.Path(self.values['root'])
+
+    @property
+    def second_host(self) -> pathlib.Path:
+        """The folder of the second compute host; only a lab of two hosts has it."""
+        return self.root / SECOND_HOST
 
     @property
     def mark(self) -> pathlib.Path:

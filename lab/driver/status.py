@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-from driver import cpu_split, environment, machine_profile, processes, second_compute
+from driver import cpu_split, environment, machine_profile, processes
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 from hci_profile import profile as profiles
@@ -64,7 +64,7 @@ def _processes(settings):
 
 
 def _processes_of_second_host(settings):
-    home = settings.root / second_compute.NAME
+    home = settings.second_host
     if not processes.of_second_host(settings):
         return
     for line in _supervised(settings, home):

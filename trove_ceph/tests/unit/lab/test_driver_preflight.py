@@ -88,6 +88,16 @@ class PreflightTest(LabTestCase):
         self.settings.values['debian_mirror'] = 'http://mirror.example.org/debian'
         self.assertIsNone(preflight.check(self.settings))
 
+    def test_a_lab_of_two_hosts_keeps_both(self):
+        """Otherwise its guests lose their network."""
+        self.write('.trove-ceph-lab')
+        self.write('compute-2/etc/supervisord.conf')
+        self.settings.values['second_compute'] = 0
+        (problem,) = self._problems()
+        self.assertIn('set second_compute = 1, or run make lab-clean', problem)
+        self.settings.values['second_compute'] = 1
+        self.assertIsNone(preflight.check(self.settings))
+
     def test_lists_every_problem(self):
         process, port = self._listening()
         self.root.mkdir()

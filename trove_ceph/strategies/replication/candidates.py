@@ -91,16 +91,21 @@ class Candidates:
             status = agents.status(replica_id)
         return status
 
-    def wait_until_executed(self) -> None:
+    def wait_until_executed(self, found: _Found) -> _Found:
         """Return when :meth:`choose` may succeed, or no replica makes progress any more.
 
         The source is fenced.
+
+        :param found: see :meth:`observe`
+        :returns: the replicas that answer by then
         """
         patience = group.Patience(self._deps, _MOST_WAIT_SEC)
-        while left := self._find_progressing(found := self.observe(is_fenced=True)):
+        while left := self._find_progressing(found):
             if patience.is_over({one: found[one].gtid_executed for one in left if one in found}):
-                return
+                break
             self._wait(left, found, patience)
+            found = self.observe(is_fenced=True)
+        return found
 
     def _find_progressing(self, found: _Found) -> dict[str, GtidSet]:
         """Return what is to be executed by replicas that may go on by themselves, by their ids."""

@@ -61,6 +61,7 @@ class Ejection:
         self._missing = GtidSet()
         self._has_begun = is_resumed
         self._begun: set[str] | None = None
+        self._last_look: tuple[Mapping[str, ReplicationStatus], str | None] = ({}, None)
         self._is_fenced = False
         self._has_no_writer = False
         self._is_stop_refused = False
@@ -278,12 +279,14 @@ class Ejection:
             )
 
     def _execute(self) -> None:
-        _found, begun = self._look()
+        found, begun = self._look()
         if begun is None:
-            self._candidates.wait_until_executed()
+            found = self._candidates.wait_until_executed(found)
+        self._last_look = found, begun
 
     def _choose(self) -> None:
-        found, begun = self._look()
+        # Another look would wait once more for each replica that does not answer.
+        found, begun = self._last_look
         chosen = begun or self._candidates.choose(found)
         lost = self._candidates.find_lost(found)
         self._missing = (self._known | lost) - found[chosen].gtid_executed
@@ -303,7 +306,7 @@ class Ejection:
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
 
-    def _look(self) -> tuple[dict[str, ReplicationStatus], str | None]:
+    def _look(self) -> tuple[Mapping[str, ReplicationStatus], str | None]:
         """Return the replicas that answer, and which of them is the source already.
 
         The source is fenced. So if no replica accepts writes, nothing does, and the ejection may

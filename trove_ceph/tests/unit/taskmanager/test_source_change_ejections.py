@@ -306,6 +306,8 @@ class EjectionTest(base.BaseTestCase):
         self.assertIn('one', str(error))
         self.world.check_source('two', [])
         self.assertEqual('EJECTION_ERROR', self.world.tasks['one'])
+        # Each wait takes a time limit, so it is asked before the fence and after it.
+        self.assertEqual(2, self.world.waits.count('one'))
 
     def test_no_replica_answers(self):
         self.kill_source()

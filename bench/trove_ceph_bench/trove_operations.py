@@ -272,13 +272,16 @@ class Operations:
 
 def parameters_like(source: Any) -> dict[str, Any]:
     """Return the parameters of the creation of an instance like another one."""
-    return {
+    parameters = {
         'flavor_id': source.flavor['id'],
         'volume': {'size': source.volume['size'], 'type': source.volume.get('type')},
         'datastore': source.datastore['type'],
         'datastore_version': source.datastore['version'],
         'nics': nics_of(source),
     }
+    if configuration := getattr(source, 'configuration', None):
+        parameters['configuration'] = configuration['id']
+    return parameters
 
 
 def fault_of(trove: Any, instance_id: str) -> str:

@@ -9,18 +9,21 @@ log, so the instance begins without transactions.
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import init_file, restored_server, server
+from trove_ceph.guestagent import init_file, restored_server, server, server_config
 from trove_ceph.guestagent.waiting_messages import Load, LoadState
+from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
 
 _TIMEOUT_SEC = 60
+#: Options of the running server that an adoption sets.
+_SET = frozenset({'server_id', *tuning.VOLUME_OPTIONS})
 
 
 class Manager(Protocol):
@@ -126,13 +129,14 @@ def adopt(app: server.MySqlServer, server_id: int, configure: Callable[[], None]
             return False
         before = _settings(app)
         configure()
-        if differing := _differing(before, _settings(app)):
+        after = _settings(app)
+        if differing := _differing(before, after):
             LOG.warning(
                 'The server is started again, since it runs with other values of %s',
                 ', '.join(differing),
             )
             return False
-        _replace_identity(app, server_id)
+        _replace_identity(app, server_id, _volume_statements(before, after))
         return app.accepts_password()
     except Exception as error:
         # Whatever it is, the server can be started again with a new identity.
@@ -149,21 +153,33 @@ def _settings(app: server.MySqlServer) -> Mapping[str, Mapping[str, Any]]:
 def _differing(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the names of options that differ, except for that of ``server_id``."""
+    """Return the names of options that differ, except for those that :func:`adopt` sets."""
     names = set()
     for section in {*before, *after}:
         old, new = before.get(section, {}), after.get(section, {})
         names |= {name for name in {*old, *new} if old.get(name) != new.get(name)}
-    return sorted(name for name in names if name.replace('-', '_') != 'server_id')
+    return sorted(name for name in names if name.replace('-', '_') not in _SET)
 
 
-def _replace_identity(app: server.MySqlServer, server_id: int) -> None:
+def _volume_statements(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the statements for options that differ because the volume was extended."""
+    section = server_config.SERVER_SECTION
+    old, new = before.get(section, {}), after.get(section, {})
+    changed = (one for one in tuning.VOLUME_OPTIONS if old.get(one) != new.get(one))
+    return [f'SET GLOBAL {name} = {new[name]}' for name in changed]
+
+
+def _replace_identity(
+    app: server.MySqlServer, server_id: int, more_statements: Sequence[str]
+) -> None:
     passwords = restored_server.new_passwords()
     with (
         contextlib.closing(app.open_connection(_TIMEOUT_SEC)) as connection,
         connection.cursor() as cursor,
     ):
-        for statement in identity_statements(passwords, server_id):
+        for statement in (*identity_statements(passwords, server_id), *more_statements):
             cursor.execute(statement)
         cursor.execute('SELECT @@server_uuid, @@GLOBAL.gtid_executed')
         uuid, gtid_executed = cursor.fetchone()

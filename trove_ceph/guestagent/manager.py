@@ -131,8 +131,15 @@ class Manager(mysql_manager.Manager):
             self.app.update_overrides(given['overrides'])
 
         server_id = server_config.server_id_of(CONF.guest_id)
-        if backup_info.get('is_hot') and hot_server.adopt(self.app, server_id, configure):
-            return
+        if backup_info.get('is_hot'):
+            # First, since the settings depend on the size. A taskmanager of an earlier release sends
+            # none.
+            self._volume().ensure_size(
+                backup_info.get('volume_gib', 0) * units.Gi,
+                CONF.trove_ceph.volume_ready_timeout_sec,
+            )
+            if hot_server.adopt(self.app, server_id, configure):
+                return
         self.app.stop_db()
         configure()
         self._start_clone(given.get('ds_version'), data_dir, snapshot)

@@ -182,16 +182,27 @@ class DataVolume:
         """
         fstype = self.ensure_mounted()
         before = self._storage.filesystem_bytes(self.device, self.mount_point, fstype)
+        self._wait_for_size(before + _GROWTH_STEP_BYTES, timeout_sec)
+        return self._grow(fstype, before)
+
+    def ensure_size(self, size_bytes: int, timeout_sec: int) -> None:
+        """Wait until the device has a size, and extend the file system to it, if it is smaller.
+
+        :param timeout_sec: see :meth:`grow`
+        :raises VolumeNotReadyError: the kernel did not see the size in time
+        """
+        self._wait_for_size(size_bytes, timeout_sec)
+        self._grow_if_smaller()
+
+    def _wait_for_size(self, size_bytes: int, timeout_sec: int) -> None:
         deadline = self._deadline(timeout_sec)
-        while not self._has_room(before):
+        while self._storage.size_bytes(self.device) < size_bytes:
             self._storage.rescan(self.device)
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
-                    f'{self.device} still has {self.size_mib()} MiB '
-                    f'after {timeout_sec} s, as much as its file system '
-                    f'({before // units.Mi} MiB): the new size has not reached this machine.'
+                    f'{self.device} still has {self.size_mib()} MiB after {timeout_sec} s, less '
+                    f'than {size_bytes // units.Mi} MiB: the new size has not reached this machine.'
                 )
-        return self._grow(fstype, before)
 
     def configure_queue(self, read_ahead_kib: int) -> None:
         """Configure the block queue, until the machine stops or the device is detached.

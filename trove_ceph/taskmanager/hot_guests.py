@@ -9,6 +9,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.storage import golden
 from trove_ceph.strategies.backup import dependencies
 from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.taskmanager import guest_factory, warm_guests
@@ -57,7 +58,8 @@ class Creation:
             return volumes.take_back(guest, self.instance_id) and make_golden()
 
         try:
-            volumes.hand_over(guest.volume_id, self.instance_id)
+            size_gib = self.arguments['volume_size']
+            volumes.hand_over(guest.volume_id, self.instance_id, size_gib)
         except Exception as error:
             LOG.warning(
                 'Instance %s: the volume of hot guest %s could not be taken: %s',
@@ -100,18 +102,17 @@ class Creation:
         return None if guest is None else (guest, volumes)
 
     def _fits(self, volume: hot_spec.HotVolume) -> bool:
-        """Return whether the request is for what a hot guest is.
+        """Return whether a hot guest can be what is requested.
 
-        Its server runs without options of a tenant, and the agent sets no root password on a volume
-        with data. The scheduler places servers of a group or a cluster.
+        Its volume can be extended, as far as a clone of a golden volume may grow. Its server runs
+        without options of a tenant, and the agent sets no root password on a volume with data. The
+        scheduler places servers of a group or a cluster.
         """
-        asked = hot_spec.HotVolume(
-            self.arguments['volume_type'] or self.conf.cinder_volume_type,
-            self.arguments['volume_size'],
-        )
+        volume_type = self.arguments['volume_type'] or self.conf.cinder_volume_type
         needs_own = ('overrides', 'root_password', 'cluster_config', 'locality')
         return (
-            asked == volume
+            volume_type == volume.volume_type
+            and bool(golden.fitting_sizes([volume.size_gib], self.arguments['volume_size']))
             and not any(self.arguments.get(name) for name in needs_own)
             and warm_server.allows_guests()
         )

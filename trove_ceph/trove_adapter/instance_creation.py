@@ -139,8 +139,8 @@ class _Clone(_Instance):
             # As for a restore, the agent keeps the data and gives the server a new identity.
             backup_info = {'id': self.id, 'storage_driver': 'cinder', 'location': 'cinder://'}
             if self._is_hot:
-                # And it need not start the server.
-                backup_info['is_hot'] = True
+                # And it need not start the server, whose volume may have been extended.
+                backup_info |= {'is_hot': True, 'volume_gib': self.volume_size}
         super()._guest_prepare(
             flavor_ram, volume_info, packages, databases, users, backup_info, *rest, **options
         )

@@ -107,10 +107,12 @@ class HotVolumes:
                 f'status available, found {status}'
             )
 
-    def hand_over(self, volume_id: str, instance_id: str) -> None:
+    def hand_over(self, volume_id: str, instance_id: str, size_gib: int) -> None:
         """Make the volume of a guest that of an instance, in Trove's table first, and in Cinder.
 
-        :raises ServiceUnavailableError: Cinder refuses
+        Then it is extended to the size of the instance, while MySQL runs on it.
+
+        :raises TroveCephError: Cinder refuses, or fails
         """
         self._deps.trove.set_volume(instance_id, volume_id)
         self._deps.cinder.describe_volume(
@@ -122,6 +124,7 @@ class HotVolumes:
                 cinder_resources.DEPENDENT_KEY: cinder_resources.TO_FLATTEN,
             },
         )
+        cloned_volume.extend(self._deps, volume_id, size_gib)
 
     def take_back(self, guest: GuestRecord, instance_id: str) -> bool:
         """Leave an instance without a volume, so that it can get another one; idempotent.

@@ -117,20 +117,8 @@ class ClonedVolume:
                 _remove_image(self._deps, self._request.image)
 
     def extend(self, size_gib: int) -> None:
-        """Extend the volume to a size, unless it is as large already.
-
-        :raises AdoptionFailedError: Cinder accepted the request and failed
-        """
-        volume = self._deps.cinder.find_volume(self.volume_id)
-        if volume is None or volume.size_gib >= size_gib:
-            return
-        self._deps.cinder.extend_volume(volume.id, size_gib)
-        extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume.id)
-        if extended is None or extended.size_gib < size_gib:
-            raise exceptions.AdoptionFailedError(
-                f'{extended or volume} was not extended to {size_gib} GiB; see the log of '
-                'cinder-volume'
-            )
+        """See :func:`extend`."""
+        extend(self._deps, self.volume_id, size_gib)
 
     def _clone(self) -> None:
         # No limits here: the reconciler of limits finds the volume in Cinder and sets them.
@@ -142,6 +130,22 @@ class ClonedVolume:
         if instance is None or instance.is_deleted or instance.is_deleting:
             raise exceptions.RecordNotFoundError(f'instance {instance_id}: was deleted meanwhile')
         self._deps.trove.set_volume(instance_id, self.volume_id)
+
+
+def extend(deps: BackupDependencies, volume_id: str, size_gib: int) -> None:
+    """Extend a volume to a size, unless it is as large already.
+
+    :raises AdoptionFailedError: Cinder accepted the request and failed
+    """
+    volume = deps.cinder.find_volume(volume_id)
+    if volume is None or volume.size_gib >= size_gib:
+        return
+    deps.cinder.extend_volume(volume.id, size_gib)
+    extended = deps.wait_limits.until_settled(deps.cinder.find_volume, volume.id)
+    if extended is None or extended.size_gib < size_gib:
+        raise exceptions.AdoptionFailedError(
+            f'{extended or volume} was not extended to {size_gib} GiB; see the log of cinder-volume'
+        )
 
 
 def volume_name(instance_id: str) -> str:

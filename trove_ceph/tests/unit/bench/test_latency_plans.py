@@ -66,7 +66,8 @@ class LatencyPlansTest(base.BaseTestCase):
     def test_create_hot(self):
         calls = self.calls('create-hot-latency')
         choose = 'trove choose-backups shop none'
-        self.assertEqual([choose, 'guests await --hot'], calls['hot', 'prepare'])
+        for name in ('hot', 'larger'):
+            self.assertEqual([choose, 'guests await --hot'], calls[name, 'prepare'])
         for name in ('warm', 'cold'):
             self.assertEqual([choose, 'guests await'], calls[name, 'prepare'])
         self.assertEqual(
@@ -74,10 +75,11 @@ class LatencyPlansTest(base.BaseTestCase):
         )
         create = 'first-commit create bench-new --like'
         self.assertEqual([f'{create} shop'], calls['hot', 'run'])
-        self.assertEqual([f'{create} first-database-larger'], calls['warm', 'run'])
+        self.assertEqual([f'{create} first-database-larger'], calls['larger', 'run'])
+        self.assertEqual([f'{create} first-database-configured'], calls['warm', 'run'])
         self.assertEqual([f'{create} shop --zone nova'], calls['cold', 'run'])
         self.assertEqual([f'{create} shop'], calls['stock', 'run'])
-        starts = {'hot': 'warm', 'warm': 'warm', 'cold': 'cold', 'stock': 'cold'}
+        starts = {'hot': 'warm', 'larger': 'warm', 'warm': 'warm', 'cold': 'cold', 'stock': 'cold'}
         for name, start in starts.items():
             self.assertEqual(
                 [f'guests check bench-new {start}', 'trove await-healthy bench-new'],

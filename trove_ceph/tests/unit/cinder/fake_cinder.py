@@ -245,21 +245,22 @@ class FakeCinder:
         volume['status'] = body['os-reset_status']['status']
 
     def _extend(self, volume, size):
-        if volume['status'] != 'available':
-            raise cinder_http.Refused(400, f'Volume status must be available: {volume["status"]}')
+        status = volume['status']
+        if status not in ('available', 'in-use'):
+            raise cinder_http.Refused(400, f'Volume status must be available or in-use: {status}')
         if size <= volume['size']:
             raise cinder_http.Refused(400, 'New size for extend must be greater than current size')
         self.quota.reserve(volume['project'], volume['type'], gigabytes=size - volume['size'])
         volume['status'] = 'extending'
-        self._later(lambda: self._do_extend(volume, size))
+        self._later(lambda: self._do_extend(volume, size, status))
 
-    def _do_extend(self, volume, size):
+    def _do_extend(self, volume, size, status):
         if self.failing == 'extend':
             volume['status'] = 'error_extending'
             self.quota.count(volume['project'], volume['type'], gigabytes=volume['size'] - size)
             return
         self.cluster.find(self.image(volume)).resize(size * GIB)
-        volume |= {'status': 'available', 'size': size}
+        volume |= {'status': status, 'size': size}
 
     def update_volume(self, caller, volume_id, query, body):
         volume = self._get(self.volumes, volume_id)

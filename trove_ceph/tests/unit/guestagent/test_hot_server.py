@@ -85,6 +85,21 @@ class AdoptTest(base.BaseTestCase):
         self.new_settings = SETTINGS | {'mysql': {'ssl-mode': 'REQUIRED'}}
         self.assertFalse(self.adopt())
 
+    def test_settings_of_an_extended_volume(self):
+        larger = {'innodb_redo_log_capacity': 2**28, 'innodb_io_capacity': 500}
+        self.new_settings = {'mysqld': {**SETTINGS['mysqld'], **larger}}
+        self.assertTrue(self.adopt())
+        self.assertEqual(
+            [f'SET GLOBAL {name} = {value}' for name, value in sorted(larger.items())],
+            self.app.statements[-3:-1],
+        )
+
+    def test_setting_of_an_extended_volume_that_the_server_refuses(self):
+        self.new_settings = {'mysqld': {**SETTINGS['mysqld'], 'innodb_redo_log_capacity': 1}}
+        self.app.refuses = 'innodb_redo_log_capacity'
+        self.assertFalse(self.adopt())
+        self.assertEqual({}, self.app.saved)
+
     def test_server_that_does_not_run(self):
         self.app.runs = False
         self.assertFalse(self.adopt())
@@ -144,7 +159,8 @@ class ManagerTest(manager_world.ManagerTestCase):
 
     def test_adopted_server_is_not_restarted(self):
         self.adopt.return_value = True
-        self.prepare(is_hot=True)
+        self.prepare(is_hot=True, volume_gib=3)
+        self.volume.ensure_size.assert_called_once_with(3 * 2**30, mock.ANY)
         self.calls.stop_db.assert_not_called()
         self.restored.assert_not_called()
         app, server_id, configure = self.adopt.call_args.args
@@ -158,6 +174,16 @@ class ManagerTest(manager_world.ManagerTestCase):
         self.prepare(is_hot=True)
         self.calls.stop_db.assert_called_once_with()
         self.restored.return_value.start.assert_called_once_with('9.7.4', mock.ANY)
+
+    def test_taskmanager_of_an_earlier_release(self):
+        self.adopt.return_value = True
+        self.prepare(is_hot=True)
+        self.volume.ensure_size.assert_called_once_with(0, mock.ANY)
+
+    def test_volume_that_does_not_get_its_size(self):
+        self.volume.ensure_size.side_effect = exceptions.VolumeNotReadyError('too small')
+        self.assertRaises(exceptions.VolumeNotReadyError, self.prepare, is_hot=True, volume_gib=3)
+        self.adopt.assert_not_called()
 
     def test_other_clones_are_started_as_ever(self):
         self.prepare()

@@ -374,6 +374,32 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn('still has 1024 MiB after 60 s', str(error))
         self.assertNotIn('grow xfs', self.storage.done)
 
+    def test_size_that_is_there(self):
+        self.prepare()
+
+        self.volume.ensure_size(1024 * MIB, timeout_sec=60)
+
+        self.assertEqual(0, self.clock.now)
+        self.assertNotIn('grow xfs', self.storage.done)
+
+    def test_size_that_comes_later(self):
+        self.prepare()
+        self.storage.later_sizes = [1024, 1024, 2048]
+
+        self.volume.ensure_size(2048 * MIB, timeout_sec=60)
+
+        self.assertEqual(1, self.storage.done.count('grow xfs'))
+
+    def test_size_that_does_not_come(self):
+        self.prepare()
+
+        error = self.assertRaises(
+            exceptions.VolumeNotReadyError, self.volume.ensure_size, 2048 * MIB, 60
+        )
+
+        self.assertIn('still has 1024 MiB after 60 s, less than 2048 MiB', str(error))
+        self.assertNotIn('grow xfs', self.storage.done)
+
     def test_grow_after_an_offline_resize_mounts_first(self):
         self.storage.signature, self.storage.fs_mib, self.storage.size_mib = 'xfs', 1024, 2048
 

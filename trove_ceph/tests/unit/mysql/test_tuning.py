@@ -137,6 +137,16 @@ class GoldenTestCase(base.BaseTestCase):
 
 
 class PropertyTestCase(base.BaseTestCase):
+    def test_only_volume_options_depend_on_the_volume(self):
+        """A server whose volume is extended need not be restarted."""
+        by_rest = {}
+        for given in every_machine():
+            options = tuning.tune(given).mysqld_options()
+            for name in tuning.VOLUME_OPTIONS:
+                options.pop(name, None)
+            key = given.ram_mib, given.vcpus
+            self.assertEqual(by_rest.setdefault(key, options), options, given)
+
     def test_memory_fits_in_the_flavor(self):
         for given in every_machine():
             self.assertLessEqual(tuning.memory_mib(given, tuning.tune(given)), given.ram_mib, given)

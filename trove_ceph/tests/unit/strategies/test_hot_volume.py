@@ -146,7 +146,7 @@ class HotVolumeTest(base.BaseTestCase):
     def test_handed_over_to_an_instance(self):
         volume_id = self.create()
         self.volumes.ensure_attached('server', volume_id)
-        self.volumes.hand_over(volume_id, self.world.new.id)
+        self.volumes.hand_over(volume_id, self.world.new.id, 1)
         self.assertEqual(volume_id, trove_database.instance(self.world.new.id).volume_id)
         volume = created(self.world)
         self.assertEqual(f'trove-{self.world.new.id}', volume['name'])
@@ -156,9 +156,18 @@ class HotVolumeTest(base.BaseTestCase):
         flatten.flatten_volume(self.world.deps(), self.world.new.id)
         self.assertTrue(self.world.guests[self.world.new.id].is_flattened)
 
+    def test_handed_over_to_a_larger_instance(self):
+        volume_id = self.create()
+        self.volumes.ensure_attached('server', volume_id)
+        self.volumes.hand_over(volume_id, self.world.new.id, 3)
+        self.world.cinder.work()
+        self.assertEqual(
+            ('in-use', 3), tuple(created(self.world)[one] for one in ('status', 'size'))
+        )
+
     def test_volume_of_an_instance_is_not_deleted_with_the_guest(self):
         volume_id = self.create()
-        self.volumes.hand_over(volume_id, self.world.new.id)
+        self.volumes.hand_over(volume_id, self.world.new.id, 1)
         bound = dataclasses.replace(self.guest, volume_id=None)
         self.volumes.remove(bound)
         self.assertEqual(volume_id, created(self.world)['id'])
@@ -166,7 +175,7 @@ class HotVolumeTest(base.BaseTestCase):
 
     def test_volume_of_an_instance_whose_creation_failed(self):
         volume_id = self.create()
-        self.volumes.hand_over(volume_id, self.world.new.id)
+        self.volumes.hand_over(volume_id, self.world.new.id, 1)
         # The taskmanager died before the guest was bound, and the guest is deleted first.
         trove_database.instance(self.world.new.id).update(
             task_status=InstanceTasks.BUILDING_ERROR_SERVER

@@ -131,10 +131,8 @@ class HotCreationTest(stock_creation.StockCreation, base.BaseTestCase):
             (row.volume_id, ('tenant-port',), True),
             (request.volume_id, request.port_ids, request.is_hot),
         )
-        self.assertEqual(
-            {'id': row.id, 'storage_driver': 'cinder', 'location': 'cinder://', 'is_hot': True},
-            self.backup_info(),
-        )
+        clone = {'id': row.id, 'storage_driver': 'cinder', 'location': 'cinder://'}
+        self.assertEqual(clone | {'is_hot': True, 'volume_gib': 1}, self.backup_info())
         self.assertEqual(([], [], []), (self.booted(), self.cinder.created, self.guests.retired))
         self.assertEqual(['dbaas.instance_create.end'], [event for event, _ in self.notifications])
 
@@ -145,6 +143,20 @@ class HotCreationTest(stock_creation.StockCreation, base.BaseTestCase):
             [(self.world.new.id, version, '1', 'image', 'zone', self.guests.digest)],
             self.guests.claims,
         )
+
+    def test_instance_with_a_larger_volume(self):
+        self.row().update(volume_size=16)
+        self.create(volume_size=16)
+        self.world.cinder.work()
+        self.assertEqual(1, len(self.guests.requests))
+        self.assertEqual(16, self.world.cinder.volumes[self.row().volume_id]['size'])
+        self.assertEqual(16, self.backup_info()['volume_gib'])
+
+    def test_volume_that_cinder_does_not_extend(self):
+        self.world.cinder.failing = 'extend'
+        self.create(volume_size=2)
+        self.assert_ordinary(asked=True)
+        self.assertEqual(1, len(self.guests.retired))
 
     def assert_ordinary(self, asked=False):
         """Assert that the instance has a volume and a server of its own."""
@@ -158,7 +170,7 @@ class HotCreationTest(stock_creation.StockCreation, base.BaseTestCase):
         group = 'trove.common.server_group.ServerGroup.build_scheduler_hint'
         self.patch(group, lambda *_: {'group': 'group'})
         for facts in (
-            {'volume_size': 2},
+            {'volume_size': 17},
             {'volume_type': 'other'},
             {'root_password': 'secret'},
             {'overrides': {'max_connections': 10}},

@@ -114,9 +114,10 @@ OPTS = [
         default='',
         help='The volumes of hot guests, as VOLUME_TYPE:SIZE_GIB. A new instance gets a hot guest '
         'only if it has this volume type, one to sixteen times this size, and no configuration '
-        'group; the volume is extended to its size. A golden volume of this size must be ready in the tier of the volume type, for the version of '
-        'MySQL of each pool; the guests of other pools stay warm. The volumes use the quota of the '
-        'project of [service_credentials]. Needed if hot is not 0.',
+        'group; the volume is extended to its size. A golden volume of SIZE_GIB must be ready in '
+        'the tier of the volume type, for the version of MySQL of each pool; the guests of other '
+        'pools stay warm. The volumes use the quota of the project of [service_credentials]. '
+        'Needed if hot is not 0.',
     ),
     cfg.IntOpt(
         'load_timeout_sec',

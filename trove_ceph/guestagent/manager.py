@@ -132,8 +132,8 @@ class Manager(mysql_manager.Manager):
 
         server_id = server_config.server_id_of(CONF.guest_id)
         if backup_info.get('is_hot'):
-            # First, since the settings depend on the size. A taskmanager of an earlier release sends
-            # none.
+            # First, since the settings depend on the size, of which a taskmanager of an earlier
+            # release does not tell.
             self._volume().ensure_size(
                 backup_info.get('volume_gib', 0) * units.Gi,
                 CONF.trove_ceph.volume_ready_timeout_sec,

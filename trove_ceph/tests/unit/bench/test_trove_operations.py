@@ -180,6 +180,13 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual([{'net-id': 'net-1'}], parameters['nics'])
         self.assertEqual(['request', 'healthy'], self.phases)
 
+    def test_creation_is_like_an_instance_with_a_configuration_group(self):
+        source = Manager(SOURCE | {'configuration': {'id': 'c-1', 'name': 'tuned'}}).get('i-1')
+        self.assertEqual('c-1', trove_operations.parameters_like(source)['configuration'])
+        self.assertNotIn(
+            'configuration', trove_operations.parameters_like(Manager(SOURCE).get('i-1'))
+        )
+
     def test_replica_is_created_from_its_source(self):
         instances = Manager(SOURCE, new_resource=SOURCE | {'id': 'i-2', 'name': 'r'})
         self.operations(instances).replica('shop', 'r')

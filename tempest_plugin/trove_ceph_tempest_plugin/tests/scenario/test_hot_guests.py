@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database on a hot guest, on which MySQL ran before it was requested."""
 
+import time
+
 from tempest import config
 from tempest.lib import decorators
 
@@ -58,6 +60,27 @@ class TestHotGuests(
         self.assertEqual(1, len(self.snapshots() - before))
         self.backups.delete(stored['id'])
         self.assertEqual(before, self.snapshots())
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a0f2')
+    def test_larger_created_hot(self):
+        """A larger database has a hot guest, too, and MySQL was not started for it."""
+        waited = self.pool.await_ready(CONF.trove_ceph.guest_timeout_sec, 'hot')
+        size = CONF.trove_ceph.volume_size_gib + 1
+        requested = time.monotonic()
+        larger_id = self.create_instance(volume={'size': size})['id']
+        self.wait_for_instance_status(larger_id, expected_op_status=['HEALTHY'])
+        created_sec = time.monotonic() - requested
+        self.record('created', {'seconds_to_healthy': round(created_sec, 1)})
+        self.assertTrue(
+            self.pool.is_bound_to(larger_id, waited),
+            f'instance {larger_id} has none of the hot guests: {", ".join(waited)}',
+        )
+        volume = self.admin_client.get_resource('mgmt/instances', larger_id)['instance']['volume']
+        self.assertEqual(size, volume['size'])
+        self.assertGreater(volume['total'], size - 0.5)
+        database = self.database_of(larger_id)
+        self.assertGreater(database.uptime_sec(), created_sec)
+        self.wait_for_instance_status(larger_id, need_delete=True, expected_status='DELETED')
 
 
 def load_tests(loader, tests, pattern):

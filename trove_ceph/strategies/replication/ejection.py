@@ -281,7 +281,11 @@ class Ejection:
     def _execute(self) -> None:
         found, begun = self._look()
         if begun is None:
+            self._has_no_writer = False
             found = self._candidates.wait_until_executed(found)
+            # An interrupted request may have taken effect meanwhile.
+            begun = self._find_begun(found)
+            self._has_no_writer = begun is None
         self._last_look = found, begun
 
     def _choose(self) -> None:

@@ -434,3 +434,30 @@ class EjectionTest(base.BaseTestCase):
         error = self.assertRaises(REFUSED, self.eject)
         self.assertIn('may be the source already', str(error))
         self.assertEqual([], self.world.writers())
+
+    def begin_promotion_of_one(self, change):
+        """Have one been chosen by a taskmanager that died, and change while two is waited for."""
+        self.world.store.begin(Role.PROMOTE_REPLICA, 'one', Claimant('other'))
+
+        def change_both(ahead):
+            ahead.is_stuck = False
+            change(self.world.servers['one'])
+
+        self.stop_while_it_waits('two', change_both)
+
+    def test_a_replica_that_becomes_the_source_meanwhile(self):
+        """A request of the taskmanager that died takes effect late."""
+
+        def accept_writes(server):
+            server.source_id, server.is_read_only = None, False
+
+        self.begin_promotion_of_one(accept_writes)
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertEqual(['one'], self.world.writers())
+        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+
+    def test_a_replica_that_may_be_the_source_disappears_meanwhile(self):
+        self.begin_promotion_of_one(lambda server: setattr(server, 'is_silent', True))
+        error = self.assertRaises(REFUSED, self.eject)
+        self.assertIn('replica one may be the source already', str(error))
+        self.assertEqual([], self.world.writers())

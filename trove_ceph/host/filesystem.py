@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Use block devices and file systems by the kernel's interfaces and by commands.
 
-No other module of the guest does. The start of a command takes some tenths of a second on an
-emulated processor, so what the kernel answers itself is asked without one.
+No other module of the guest runs such commands. The start of one takes some tenths of a second on
+an emulated processor, so what the kernel answers itself is asked without one.
 """
 
 import collections.abc
@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -34,6 +35,7 @@ _XFSPROGS = re.compile(r'version (\d+)\.(\d+)')
 #: The release of xfsprogs whose mkfs.xfs has the options ``exchange`` and ``parent``.
 _PARENT_POINTERS = (6, 10)
 _SYS_BLOCK = '/sys/class/block'
+_SYS_NUMBERS = '/sys/dev/block'
 # The kernel counts in these, whatever the sectors of a device have.
 _SECTOR_BYTES = 512
 # xfs_fs.h: XFS_IOC_FSGEOMETRY_V1 and the beginning of struct xfs_fsop_geom_v1, which has the bytes
@@ -451,6 +453,12 @@ def _xfs_bytes(mount_point: str) -> int:
 
 
 def _kernel_name(device: str) -> str:
+    """Return the name of a block device in sysfs, which its node need not have."""
+    with contextlib.suppress(OSError):
+        found = os.stat(device)
+        link = f'{_SYS_NUMBERS}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}'
+        if stat.S_ISBLK(found.st_mode) and os.path.exists(link):
+            return os.path.basename(os.path.realpath(link))
     return os.path.basename(os.path.realpath(device))
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -240,6 +241,20 @@ class HostStorageTestCase(base.BaseTestCase):
     def test_size_of_a_device(self):
         self.devices(null__size='2097152\n')
         self.assertEqual(1024**3, self.storage().size_bytes('/dev/null'))
+
+    def test_name_in_sysfs_differs_from_that_of_the_node(self):
+        """As /dev/cciss/c0d0, which sysfs shows as cciss!c0d0."""
+        devices = self.devices(dm_d7__size='8\n')
+        os.rename(f'{devices}/dm_d7', f'{devices}/dm-7')
+        os.symlink(f'{devices}/dm-7', f'{devices}/253:7')
+        numbers = f'{filesystem.__name__}._SYS_NUMBERS'
+        node = mock.Mock(st_mode=stat.S_IFBLK, st_rdev=os.makedev(253, 7))
+        with (
+            mock.patch(numbers, devices),
+            mock.patch('os.stat', return_value=node),
+            mock.patch('os.path.exists', return_value=True),
+        ):
+            self.assertEqual(8 * 512, self.storage().size_bytes('/dev/mapper/data'))
 
     def test_a_file_that_is_no_device_has_no_size(self):
         self.devices()

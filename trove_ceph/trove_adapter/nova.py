@@ -21,6 +21,8 @@ API_VERSION = '2.85'
 _ATTACH_RETRY_SEC = 10
 _DELETE_TIMEOUT_SEC = 180
 _POLL_SEC = 0.5
+_OFF = ('SHUTOFF', 'SOFT_DELETED', 'SHELVED', 'SHELVED_OFFLOADED')
+_POWERING_OFF = 'powering-off'
 #: Two reports of a host (report_interval, 10 s), and some time for a slow one.
 _REPORTED_LATELY = datetime.timedelta(seconds=25)
 
@@ -169,12 +171,19 @@ class Nova:
 
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
-        with (
-            _translated('powering it off', server_id),
-            # Nova answers with a conflict if it is off, or is being powered off.
-            contextlib.suppress(novaclient.exceptions.NotFound, novaclient.exceptions.Conflict),
-        ):
-            self._client.servers.stop(server_id)
+        with _translated('powering it off', server_id):
+            try:
+                self._client.servers.stop(server_id)
+            except novaclient.exceptions.NotFound:
+                return
+            except novaclient.exceptions.Conflict:
+                # As if it is off, or is being powered off; but also if Nova does something else
+                # with it, such as a reboot that goes on when its host works again.
+                found = self.find(server_id)
+                if found is None or found.task == _POWERING_OFF:
+                    return
+                if found.task or found.status not in _OFF:
+                    raise
 
     def start(self, server_id: str) -> None:
         """Request to start a server that is switched off; harmless when repeated.

@@ -344,7 +344,7 @@ class Ejection:
         return self._new
 
     def _accept_writes(self) -> None:
-        self._chosen.accept_writes()
+        self._chosen.accept_writes(may_follow=True)
 
     def _attach(self) -> None:
         new_id = self._chosen.member.instance_id

@@ -36,14 +36,23 @@ class NewSource:
         """Whether the agent of the new source did not answer, so that none can follow it."""
         return self.member.instance_id in self.failures
 
-    def accept_writes(self) -> None:
-        """Make the server writable, once it follows no source; ask its agent for a while."""
-        self._insist(self._accept_writes)
+    def accept_writes(self, may_follow: bool) -> None:
+        """Make the server writable, once it follows no source; ask its agent for a while.
 
-    def _accept_writes(self) -> None:
+        :param may_follow: if it follows a source, it is told to follow none
+        :raises OperationUnfinishedError: it follows a source, and must not
+        """
+        self._insist(lambda: self._accept_writes(may_follow))
+
+    def _accept_writes(self, may_follow: bool) -> None:
         instance_id = self.member.instance_id
         found = self._deps.agents.status(instance_id)
         if found.is_replica:
+            if not may_follow:
+                raise exceptions.OperationUnfinishedError(
+                    f'replica {instance_id}: still follows its source, so it may lack what that '
+                    'has; goes on later'
+                )
             self._deps.agents.detach(instance_id, for_failover=True)
         if not found.accepts_writes:
             self._deps.agents.enable_as_source(instance_id)

@@ -233,7 +233,9 @@ class Promotion:
     def _accept_writes(self) -> None:
         # Before its first commit, which waits until a replica has connected.
         self._move_semi_sync(self._candidate_id, as_source=True)
-        self._new.accept_writes()
+        # A replica that did not answer at first, and was taken for the new source, may have all to
+        # do yet: the next attempt finds it.
+        self._new.accept_writes(may_follow=False)
 
     def _move_semi_sync(self, instance_id: str, as_source: bool) -> None:
         """Switch a server to its new side if commits of the old source wait for a replica.

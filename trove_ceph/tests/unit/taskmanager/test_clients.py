@@ -265,16 +265,39 @@ class NovaTest(base.BaseTestCase):
     def test_powers_a_server_off_and_on(self):
         for verb, action in ((self.nova.stop, 'os-stop'), (self.nova.start, 'os-start')):
             self.requests.clear()
-            # The second request finds that Nova is doing so, or has done it.
-            for self.status in (202, 409):
-                verb('server')
+            self.status = 202
+            verb('server')
             self.assertEqual(
-                [{action: None}] * 2, [json.loads(request.body) for request in self.requests]
+                [{action: None}], [json.loads(request.body) for request in self.requests]
             )
             self.status = 500
             error = self.assertRaises(exceptions.ServiceUnavailableError, verb, 'server')
             self.assertIn('server server: Nova failed at ', str(error))
             self.status = 200
+
+    def test_a_server_that_is_being_started(self):
+        self.status = 409
+        self.nova.start('server')
+
+    def stop_in(self, status, task):
+        """Request to power a server off with which Nova does something, or has done it."""
+        server = {'id': 'server', 'name': 's', 'status': status, 'OS-EXT-STS:task_state': task}
+        self.answer = json.dumps({'server': server}).encode()
+        statuses = [409, 200]
+        self.on_request = lambda: setattr(self, 'status', statuses.pop(0))
+        self.nova.stop('server')
+
+    def test_a_server_that_is_off_or_being_powered_off(self):
+        self.stop_in('SHUTOFF', None)
+        self.stop_in('ACTIVE', 'powering-off')
+
+    def test_a_server_that_may_start_again(self):
+        """Nova reboots it when its host works again."""
+        for status, task in (('REBOOT', 'rebooting'), ('SHUTOFF', 'powering-on'), ('PAUSED', None)):
+            error = self.assertRaises(
+                exceptions.ServiceUnavailableError, self.stop_in, status, task
+            )
+            self.assertIn('Nova failed at powering it off', str(error))
 
     def test_leaves_a_server_off_that_is_gone(self):
         self.status = 404

@@ -87,6 +87,27 @@ class ResumedPromotionTest(base.BaseTestCase):
         world.recover()
         world.check_source('one', [SOURCE, 'two'])
 
+    def test_the_replica_does_not_answer_at_first_and_lags(self):
+        """It is not made the source before it has all."""
+        world = self.kill_when(lambda found: found.servers[SOURCE].is_read_only)
+        more, one = gtids(SOURCE, 12, 14), world.servers['one']
+        world.servers[SOURCE].executed |= more
+        world.acknowledged |= more
+        one.received |= more
+        _silence(world, 'one')
+        done = world.sleep
+
+        def sleep(seconds):
+            _silence(world)
+            done(seconds)
+
+        world.sleep = sleep
+        world.recover(1)
+        self.assertEqual(([], SOURCE), (world.writers(), one.source_id))
+        world.recover()
+        self.assertLessEqual(more, one.executed)
+        world.check_source('one', [SOURCE, 'two'])
+
 
 class ResumedDetachmentTest(base.BaseTestCase):
     def make_world(self):

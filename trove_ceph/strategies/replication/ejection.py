@@ -279,13 +279,10 @@ class Ejection:
             )
 
     def _execute(self) -> None:
-        found, begun = self._look()
+        found, begun = self._look(lambda: self._candidates.observe(self._is_fenced))
         if begun is None:
-            self._has_no_writer = False
-            found = self._candidates.wait_until_executed(found)
-            # An interrupted request may have taken effect meanwhile.
-            begun = self._find_begun(found)
-            self._has_no_writer = begun is None
+            # An interrupted request may take effect meanwhile.
+            found, begun = self._look(lambda: self._candidates.wait_until_executed(found))
         self._last_look = found, begun
 
     def _choose(self) -> None:
@@ -310,16 +307,19 @@ class Ejection:
         # Shows the next worker which replica may accept writes.
         self._deps.choices.note(chosen)
 
-    def _look(self) -> tuple[Mapping[str, ReplicationStatus], str | None]:
+    def _look(
+        self, observe: Callable[[], Mapping[str, ReplicationStatus]]
+    ) -> tuple[Mapping[str, ReplicationStatus], str | None]:
         """Return the replicas that answer, and which of them is the source already.
 
         The source is fenced. So if no replica accepts writes, nothing does, and the ejection may
         end with an error.
 
+        :param observe: returns the replicas that answer
         :raises SourceNotChangedError: see :meth:`_find_begun`
         """
         self._has_no_writer = False
-        found = self._candidates.observe(self._is_fenced)
+        found = observe()
         begun = self._find_begun(found)
         self._has_no_writer = begun is None
         return found, begun

@@ -278,6 +278,8 @@ class NovaTest(base.BaseTestCase):
     def test_a_server_that_is_being_started(self):
         self.status = 409
         self.nova.start('server')
+        (request,) = self.requests
+        self.assertEqual({'os-start': None}, json.loads(request.body))
 
     def stop_in(self, status, task):
         """Request to power a server off with which Nova does something, or has done it."""
@@ -285,7 +287,9 @@ class NovaTest(base.BaseTestCase):
         self.answer = json.dumps({'server': server}).encode()
         statuses = [409, 200]
         self.on_request = lambda: setattr(self, 'status', statuses.pop(0))
+        self.requests.clear()
         self.nova.stop('server')
+        self.assertEqual(['{"os-stop": null}', None], [request.body for request in self.requests])
 
     def test_a_server_that_is_off_or_being_powered_off(self):
         self.stop_in('SHUTOFF', None)

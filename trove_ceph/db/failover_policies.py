@@ -2,6 +2,7 @@
 """The store of failover policies."""
 
 import dataclasses
+import datetime
 import uuid
 from typing import Any
 
@@ -12,7 +13,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import tables
 from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.policy_record import Scope
-from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
 
 _Row = tables.FailoverPolicyRow
 
@@ -48,16 +49,16 @@ class FailoverPolicyStore:
         :raises RecordExistsError: the target has a policy
         """
         now = self._transactions.clock()
-        policy = FailoverPolicy(str(uuid.uuid4()), scope, target, now, now, **values)
         with self._transactions.writing() as session:
-            session.add(_Row(**_columns(dataclasses.asdict(policy))))
+            row = _new_row(scope, target, now, values)
+            session.add(row)
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
                 raise exceptions.RecordExistsError(
                     f'{scope} {target} has a failover policy; change that one'
                 ) from error
-        return policy
+            return row.as_model()
 
     @retry_on_deadlock
     def change(self, policy_id: str, **values: Any) -> None:
@@ -73,10 +74,32 @@ class FailoverPolicyStore:
             )
 
     @retry_on_deadlock
+    def disable(self, instance_id: str, project_id: str) -> None:
+        """Have no policy fail an instance over, whatever its datastore has; idempotent."""
+        now = self._transactions.clock()
+        with self._transactions.writing() as session:
+            done = session.connection().execute(
+                sa.update(_Row)
+                .where(_Row.scope == str(Scope.INSTANCE), _Row.target == instance_id)
+                .values(enabled=False, updated_at=now)
+            )
+            if done.rowcount:
+                return
+            values = {'project_id': project_id, 'enabled': False}
+            insert(session, _new_row(Scope.INSTANCE, instance_id, now, values))
+
+    @retry_on_deadlock
     def remove(self, policy_id: str) -> None:
         """Delete a policy; idempotent."""
         with self._transactions.writing() as session:
             session.execute(sa.delete(_Row).where(_Row.policy_id == policy_id))
+
+
+def _new_row(
+    scope: Scope, target: str, now: datetime.datetime, values: dict[str, Any]
+) -> tables.FailoverPolicyRow:
+    policy = FailoverPolicy(str(uuid.uuid4()), scope, target, now, now, **values)
+    return _Row(**_columns(dataclasses.asdict(policy)))
 
 
 def _columns(values: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from sqlalchemy import orm
 from trove_ceph import exceptions
 from trove_ceph.db import claims, replacement_states, tables, trove_tasks
 from trove_ceph.db.claims import Claim, Claimant
-from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import (
     OPEN,
     ReplacementKind,
@@ -166,8 +165,7 @@ class ReplacementStore:
     def complete(self, claim: Claim) -> ReplacementRecord:
         """End a replacement whose new server is in service; the instance has no task any more.
 
-        If a replica took over, the instance keeps a task that says so, until it is deleted, and its
-        failover policy is disabled.
+        If a replica took over, the instance keeps a task that says so, until it is deleted.
 
         :raises InvalidTransitionError: the state does not allow it
         :raises ClaimLostError: the claim is lost
@@ -268,7 +266,6 @@ class ReplacementStore:
                 after = Task.NONE if was_changed else Task[before.task_before]
                 if before.state == str(ReplacementState.TAKING_OVER):
                     after = Task.EJECTION_ERROR
-                    _disable_failover(session, before.instance_id, now)
                 kind = ReplacementKind(before.kind)
                 # An operator may have reset the task, or an earlier release have left it.
                 for own in {kind.task, kind.requested_task or kind.task}:
@@ -277,16 +274,6 @@ class ReplacementStore:
             return self._write(
                 session, claim, values | ended | claims.cleared_claim() | {'state': state}
             )
-
-
-def _disable_failover(session: orm.Session, instance_id: str, now: datetime.datetime) -> None:
-    """Keep a tenant who resets the task of an ejected source from having its volume revived."""
-    policy = tables.FailoverPolicyRow
-    session.execute(
-        sa.update(policy)
-        .where(policy.scope == str(Scope.INSTANCE), policy.target == instance_id)
-        .values(enabled=False, updated_at=now)
-    )
 
 
 def _columns(values: dict[str, Any]) -> dict[str, Any]:

@@ -146,6 +146,29 @@ class InstanceOperations:
             raise
         self.finish(claim)
 
+    @contextlib.contextmanager
+    def if_free(
+        self, role: Role, instance_id: str, over: Collection[Role] = ()
+    ) -> Iterator[claims.Claim | None]:
+        """Hold the claim of an instance while the block works on it, and nothing else does.
+
+        Does not wait: the block gets None if something else works on it.
+
+        :param over: see :meth:`.InstanceOperationStore.begin`
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        claim = self._heartbeat.acquire(
+            lambda: self._store.begin(role, instance_id, self._worker, over)
+        )
+        try:
+            yield claim
+        except BaseException as error:
+            if claim is not None:
+                (self.finish if isinstance(error, Exception) else self._heartbeat.drop)(claim)
+            raise
+        if claim is not None:
+            self.finish(claim)
+
     def _await(self, role: Role, instance_id: str, over: Collection[Role]) -> claims.Claim:
         deadline = self._start_wait(_BUSY_SEC)
         begin = functools.partial(self._store.begin, role, instance_id, self._worker, over)

@@ -459,6 +459,7 @@ class Manager(manager.Manager):
             {Role.DELETE_INSTANCE: self._resume_deletion, **self._source_requests.resumptions},
             self._recovery_threads,
         )
+        self._source_requests.handle_marks(self._recovery_threads)
 
     def _resume_deletion(self, claim: claims.Claim) -> None:
         instance_id = claim.resource_id

@@ -13,6 +13,9 @@ was begun.
 
 A failover in which a replica takes over is an ejection, too, with another role: only the failover
 continues it (:mod:`trove_ceph.strategies.replacement.replacement`).
+
+What is left to do when one of them has ended is a mark of an instance, which no other operation
+overwrites (:mod:`.marked_sources`).
 """
 
 import contextlib
@@ -25,12 +28,14 @@ from oslo_log import log as logging
 from trove_ceph import exceptions, steps
 from trove_ceph.db import claims, instance_operations
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import fitness, group, left_replicas, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection
 from trove_ceph.strategies.replication.promotion import Promotion
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+from trove_ceph.taskmanager.marked_sources import MarkedSources
 from trove_ceph.taskmanager.replica_deletions import ReplicaDeletions
 from trove_ceph.taskmanager.source_work import SourceWork
 
@@ -123,12 +128,14 @@ class SourceChanges:
     SourceNotChangedError or another error of this package when it failed.
 
     :ivar forget: see :meth:`.ReplicaDeletions.forget`
+    :ivar handle_marks: see :meth:`.MarkedSources.start_due`
     """
 
     def __init__(self, work: SourceWork):
         self._work = work
         self._deps, self._operations, self._store = work.deps, work.operations, work.store
         self.forget = ReplicaDeletions(work).forget
+        self.handle_marks = MarkedSources(work).start_due
 
     def promote(self, replica_id: str) -> None:
         """Make a replica the source, and the source its replica.
@@ -196,7 +203,8 @@ class SourceChanges:
             *(Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE, Role.TAKE_OVER})
         ) as claim:
             deps = self._work.guarded(claim)
-            if (source := deps.rows.find(source_id)) is None:
+            source = deps.rows.find(source_id)
+            if source is None or deps.marks.find(source_id) is not None:
                 return
             group.restore_writes(deps, source_id)
             left_replicas.follow_again(deps, source)
@@ -307,6 +315,10 @@ class SourceChanges:
         deps, source_id = self._work.guarded(claim), claim.resource_id
         with group.answers_needed(f'ejection of source {source_id}'):
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
+            if not replicas and deps.marks.find(source_id) is SourceMark.EJECTED:
+                # A worker that died has recorded the end.
+                group.end_tasks(deps, [source] if source else [])
+                return
             if source is None or not replicas:
                 self._give_up(deps, source_id, source_id)
                 self._leave_source_again(claim, None)
@@ -328,7 +340,7 @@ class SourceChanges:
             promoted = None if promoted_id is None else deps.rows.find(promoted_id)
             # It may have been made the replica of another one since it took over.
             if promoted is not None and not replicas:
-                new_source.check_recorded(promoted)
+                new_source.check_recorded(deps, promoted)
                 return
             ids = [one.instance_id for one in replicas]
             why = None

@@ -7,10 +7,10 @@ from typing import Any
 
 from oslo_config import cfg
 
+from trove_ceph.db import failover_policies, replacements, replicas, source_marks
 from trove_ceph.db import instance_operations as operation_store
-from trove_ceph.db import replacements, replicas
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
-from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
+from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 from trove_ceph.strategies.restore import flatten
 from trove_ceph.taskmanager import (
     changed_replicas,
@@ -53,7 +53,8 @@ def make_unchecked_requests() -> unchecked_requests.UncheckedRequests:
         replicas.ReplicaStore(),
     )
     rows = replication_rows.ReplicationRows(find_task=tasks.find)
-    return unchecked_requests.UncheckedRequests(rows, tasks.find)
+    marks = source_marks.SourceMarkStore()
+    return unchecked_requests.UncheckedRequests(rows, tasks.find, marks.find)
 
 
 def make_source_changes(
@@ -84,9 +85,11 @@ def make_source_changes(
                 functools.partial(flatten.stop_flattening, deps),
             ),
             choices=source_changes.Choices(store, deps.worker, operations.finish),
+            marks=source_marks.SourceMarkStore(),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
             is_reprovisioning=tasks.is_reprovisioning,
+            disable_failover=disable_failover,
             stop_server=servers.stop,
             is_server_off=servers.is_off,
             has_host_down=servers.has_host_down,
@@ -99,3 +102,9 @@ def make_source_changes(
         deps.heartbeat,
     )
     return source_changes.SourceChanges(work)
+
+
+def disable_failover(member: Member) -> None:
+    """Have no policy fail an instance over automatically."""
+    store = failover_policies.FailoverPolicyStore()
+    store.disable(member.instance_id, member.project_id)

@@ -10,10 +10,10 @@ from oslo_log import log as logging
 from trove.common import notification
 
 from trove_ceph import exceptions, operation_events
-from trove_ceph.db import claims
+from trove_ceph.db import claims, source_marks
 from trove_ceph.db.roles import Role
 from trove_ceph.operation_events import Operation
-from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.backup import queue_worker, tenant_errors
 from trove_ceph.taskmanager.source_changes import SourceChanges
 from trove_ceph.trove_adapter import replication_rows
 
@@ -40,6 +40,7 @@ class SourceRequests:
         self._get_changes = get_changes
         self._is_ours = is_ours
         self._rows = replication_rows.ReplicationRows()
+        self._marks = source_marks.SourceMarkStore()
 
     def promote(self, context: Any, replica_id: str) -> bool:
         """Make a replica the source, and the source its replica."""
@@ -89,6 +90,14 @@ class SourceRequests:
     def resume_replicas(self, source_id: str) -> None:
         """See :meth:`.SourceChanges.resume_replicas`."""
         self._get_changes().resume_replicas(source_id)
+
+    def handle_marks(self, threads: queue_worker.WorkerThreads) -> None:
+        """Do what the changes of sources have left to do, in threads; see :mod:`.marked_sources`.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        if marks := self._marks.list():
+            self._get_changes().handle_marks(marks, threads)
 
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:

@@ -11,13 +11,16 @@ from typing import Protocol
 
 from oslo_log import log as logging
 
-from trove_ceph.strategies.replication.source_dependencies import Member
+from trove_ceph.db.source_marks import SourceMark
+from trove_ceph.strategies.replication.source_dependencies import Member, task_at_rest
 
 LOG = logging.getLogger(__name__)
 
 _UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
 _OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
 _REPLACED = 'is getting another server or volume'
+_UNFINISHED = 'has become the source and does not answer'
+_EJECTED = 'is ejected'
 
 
 class Rows(Protocol):
@@ -33,11 +36,18 @@ class UncheckedRequests:
 
     :param find_task: returns the name of the task of an operation of this package on an instance;
         None: there is none
+    :param find_mark: returns what a change of its source has left to do on an instance
     """
 
-    def __init__(self, rows: Rows, find_task: Callable[[str], str | None]):
+    def __init__(
+        self,
+        rows: Rows,
+        find_task: Callable[[str], str | None],
+        find_mark: Callable[[str], SourceMark | None],
+    ):
         self._rows = rows
         self._find_task = find_task
+        self._find_mark = find_mark
 
     def refuse(self, instance_id: str, task: str, what: str) -> bool:
         """Refuse a request if an operation is under way, and give the task of that back.
@@ -47,13 +57,18 @@ class UncheckedRequests:
         :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
-        own = self._find_task(instance_id)
-        if own is None:
+        own, mark = self._find_task(instance_id), self._find_mark(instance_id)
+        if own is not None:
+            self._rows.replace_task(instance_id, (task,), own)
+            why = _OPERATIONS.get(own, _REPLACED)
+        elif mark is not None:
+            # Trove would end the request without a task, so that the instance could be revived.
+            self._rows.replace_task(instance_id, (task,), task_at_rest(mark))
+            why = _UNFINISHED if mark.is_unfinished else _EJECTED
+        else:
             return False
-        self._rows.replace_task(instance_id, (task,), own)
         reason = (
-            f'{what} was refused, since the instance {_OPERATIONS.get(own, _REPLACED)}; repeat the '
-            'request when that has ended'
+            f'{what} was refused, since the instance {why}; repeat the request when that has ended'
         )
         LOG.warning('Instance %s: %s', instance_id, reason)
         self._rows.add_fault(instance_id, reason)

@@ -98,7 +98,7 @@ class Nova:
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
         found = self.find(server_id)
-        return found is None or (found.status == 'SHUTOFF' and not found.task)
+        return found is None or (found.status in _OFF and not found.task)
 
     def has_host_down(self, server_id: str) -> bool:
         """Return whether Nova counts the host of a server as down, and another one as up.

@@ -25,9 +25,11 @@ from trove_ceph import exceptions
 from trove_ceph.db import instance_operations
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark, SourceMarkStore
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
+from trove_ceph.strategies.replication.source_dependencies import EJECTION_ERROR
 from trove_ceph.trove_adapter import quota_usage, server_description, service_context, trove_db
 from trove_ceph.trove_compat import guest_files
 
@@ -191,6 +193,7 @@ def _facts(row: Any) -> InstanceFacts:
     status, source_status = _find_status(row.id), _find_status(row.slave_of_id)
     backup = backup_models.Backup.running(row.id)
     replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
+    task, mark = trove_db.task_name(row.task_status.code), SourceMarkStore().find(row.id)
     return InstanceFacts(
         instance_id=row.id,
         project_id=row.tenant_id,
@@ -199,7 +202,7 @@ def _facts(row: Any) -> InstanceFacts:
         server_id=row.compute_instance_id,
         flavor_id=str(row.flavor_id),
         version_id=row.datastore_version_id or '',
-        task=row.task_status.action,
+        task=task,
         service_status=None if status is None else _name_of(status.status),
         agent_seen_at=None if status is None else status.updated_at,
         is_deleted=bool(row.deleted),
@@ -207,7 +210,8 @@ def _facts(row: Any) -> InstanceFacts:
         source_id=row.slave_of_id,
         source_status=None if source_status is None else _name_of(source_status.status),
         source_seen_at=None if source_status is None else source_status.updated_at,
-        source_change=_find_source_change(row, replicas),
+        source_change=_find_source_change(row, replicas, mark),
+        is_unfinished_source=mark is SourceMark.UNFINISHED_EJECTION and task == EJECTION_ERROR,
         is_being_cloned=any(
             one.task_status == InstanceTasks.BUILDING and one.volume_id is None for one in replicas
         ),
@@ -224,7 +228,7 @@ def _find_status(instance_id: str | None) -> Any:
     return next(iter(found), None)
 
 
-def _find_source_change(row: Any, replicas: Collection[Any]) -> str | None:
+def _find_source_change(row: Any, replicas: Collection[Any], mark: SourceMark | None) -> str | None:
     """Return what :attr:`.InstanceFacts.source_change` says.
 
     Trove's task of the instance excludes the same operations, unless something has reset it. The
@@ -232,6 +236,9 @@ def _find_source_change(row: Any, replicas: Collection[Any]) -> str | None:
     detached, which concerns that one, or a promotion has ended, and the source accepts writes again
     as soon as it answers. The role TAKE_OVER belongs to the failover of the source itself.
     """
+    if mark is SourceMark.UNFINISHED_PROMOTION:
+        # On another server it would accept writes, even if it lacks some of its former source.
+        return 'has become the source while its guest agent was silent'
     source_id, replica_ids = row.slave_of_id, [one.id for one in replicas]
     if source_id is None and not replica_ids:
         return None

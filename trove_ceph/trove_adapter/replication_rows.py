@@ -170,7 +170,7 @@ class ReplicationRows:
                     project_id=row.tenant_id,
                     volume_id=row.volume_id,
                     server_id=row.compute_instance_id,
-                    task=_name(row.task_id),
+                    task=trove_db.task_name(row.task_id),
                     source_id=row.slave_of_id,
                     flavor_id=row.flavor_id or '',
                 )
@@ -234,11 +234,3 @@ class ReplicationRows:
         session.execute(
             sa.update(_INSTANCES).where(condition, _COLUMNS.deleted == sa.false()).values(**values)
         )
-
-
-def _name(code: int | None) -> str:
-    """Return the name of a task, such as PROMOTION_ERROR; its action may be that of another."""
-    for name, value in vars(InstanceTasks).items():
-        if isinstance(value, InstanceTask) and value.code == code:
-            return name
-    return 'NONE'

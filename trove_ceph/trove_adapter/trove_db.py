@@ -16,7 +16,7 @@ from trove.common import exception as trove_exceptions
 from trove.common import timeutils
 from trove.datastore import models as datastore_models
 from trove.instance import models as instance_models
-from trove.instance.tasks import InstanceTasks
+from trove.instance.tasks import InstanceTask, InstanceTasks
 from trove.quota import quota
 
 from trove_ceph import exceptions
@@ -217,6 +217,14 @@ def find_row(kind: Any, row_id: str) -> Any:
         return kind.find_by(id=row_id)
     except trove_exceptions.ModelNotFoundError:
         return None
+
+
+def task_name(code: int | None) -> str:
+    """Return the name of a task, such as PROMOTION_ERROR; its action may be that of another."""
+    for name, value in vars(InstanceTasks).items():
+        if isinstance(value, InstanceTask) and value.code == code:
+            return name
+    return 'NONE'
 
 
 def _instance(row: Any, version: 'Version') -> backup_types.Instance:

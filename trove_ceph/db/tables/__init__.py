@@ -8,7 +8,12 @@ from trove_ceph.db.tables.guests import GuestPoolRow, GuestRequestRow, GuestRow
 from trove_ceph.db.tables.operations import InstanceOperationRow, ReplacementRow
 from trove_ceph.db.tables.orphans import OrphanSweepRow
 from trove_ceph.db.tables.policies import BackupPolicyRow, PolicyBackupRow, PolicyRunRow
-from trove_ceph.db.tables.replication import ReplicaRow, ReplicationPolicyRow, ReplicationWatchRow
+from trove_ceph.db.tables.replication import (
+    ReplicaRow,
+    ReplicationPolicyRow,
+    ReplicationWatchRow,
+    SourceMarkRow,
+)
 
 __all__ = (
     'VERSION_TABLE',
@@ -31,6 +36,7 @@ __all__ = (
     'ReplicaRow',
     'ReplicationPolicyRow',
     'ReplicationWatchRow',
+    'SourceMarkRow',
     'TrashedImageRow',
 )
 

@@ -108,3 +108,13 @@ class ReplicationWatchRow(base.Claimable, base.Base):
     __tablename__ = 'trove_ceph_replication_watch'
 
     name = orm.mapped_column(sa.String(16), primary_key=True)
+
+
+class SourceMarkRow(base.Base):
+    """What is left to do on a source, see :mod:`source_marks`."""
+
+    __tablename__ = 'trove_ceph_source_marks'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    mark = orm.mapped_column(sa.String(32), nullable=False)
+    marked_at = orm.mapped_column(sa.DateTime, nullable=False)

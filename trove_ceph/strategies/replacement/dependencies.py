@@ -29,6 +29,8 @@ class InstanceFacts:
     :param source_seen_at: when the guest agent of that instance last reported
     :param source_change: what makes a replica the source, or an instance of its own, as far as it
         concerns this instance, such as ``is being promoted``; None: nothing does
+    :param is_unfinished_source: an ejection has made it the source while its agent was silent, and
+        it accepts no writes until that answers
     :param is_being_cloned: the volume of a new replica is being cloned from it
     :param is_in_cluster: it belongs to a cluster of the datastore
     :param is_being_backed_up: a backup of it has not ended
@@ -51,6 +53,7 @@ class InstanceFacts:
     source_status: str | None = None
     source_seen_at: datetime.datetime | None = None
     source_change: str | None = None
+    is_unfinished_source: bool = False
     is_being_cloned: bool = False
     is_in_cluster: bool = False
     is_being_backed_up: bool = False

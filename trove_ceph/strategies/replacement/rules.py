@@ -12,7 +12,9 @@ IDLE_TASKS = ('NONE', 'RESTART_REQUIRED')
 #: access rules or a rebuild, for all instances of a source, of which it checks one only, or in the
 #: moment in which the replacement is requested. The taskmanager then finds the record of the
 #: replacement, refuses the operation for this instance, and gives the task of the replacement back.
-OVERWRITING_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING', 'UPDATING', 'BUILDING')
+OVERWRITING_TASKS = (
+    *('PROMOTING', 'EJECTING', 'DETACHING', 'UPDATING', 'UPDATING_ERROR_ACCESS', 'BUILDING'),
+)
 #: It may wait for the claim on the source before.
 OVERWRITTEN_TIMEOUT = datetime.timedelta(minutes=5)
 #: A guest agent reports every minute or more often.
@@ -53,7 +55,9 @@ def why_not(
     instance = f'instance {facts.instance_id}'
     if facts.is_deleted or facts.task == 'DELETING':
         return f'{instance}: is deleted'
-    if facts.task not in (IDLE_TASKS if own_task is None else (own_task,)):
+    # Its former source is fenced, and it has what that had.
+    is_idle = facts.task in IDLE_TASKS or facts.is_unfinished_source
+    if not (is_idle if own_task is None else facts.task == own_task):
         return f'{instance}: has the task {facts.task}; repeat the request when it has ended'
     if not facts.has_our_guest_agent:
         return f'{instance}: its datastore version has another guest agent than that of trove_ceph'

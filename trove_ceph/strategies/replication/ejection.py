@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
 from trove_ceph.strategies.replication import candidates, fitness, group, new_source
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import (
+    EJECTION_ERROR,
     Member,
     RowChange,
     SourceDependencies,
@@ -58,13 +60,13 @@ class Ejection:
         self._known = GtidSet()
         self._new: new_source.NewSource | None = None
         self._surplus: dict[str, GtidSet] = {}
+        self._written_there: set[str] = set()
         self._missing = GtidSet()
         self._has_begun = is_resumed
         self._begun: set[str] | None = None
         self._last_look: tuple[Mapping[str, ReplicationStatus], str | None] = ({}, None)
         self._is_fenced = False
         self._has_no_writer = False
-        self._is_stop_refused = False
 
     @property
     def members(self) -> list[Member]:
@@ -97,7 +99,7 @@ class Ejection:
         # A failover keeps its task, and moves the volume.
         if self._take_over is None and (self._is_fenced or self._is_resumed):
             # It cannot write any more; the ejection is to be requested again.
-            tasks[self._source.instance_id] = 'EJECTION_ERROR'
+            tasks[self._source.instance_id] = EJECTION_ERROR
         return tasks
 
     def steps(self) -> list[Step]:
@@ -271,10 +273,9 @@ class Ejection:
         try:
             self._deps.stop_server(self._source.server_id)
         except exceptions.ServiceUnavailableError as error:
-            self._is_stop_refused = True
+            # Repeated once the ejection has ended, as its mark tells.
             LOG.warning(
-                'Instance %s: is ejected, but its server is not powered off; nothing may start it '
-                'again: %s',
+                'Instance %s: is ejected, but its server is not powered off yet: %s',
                 *(self._source.instance_id, error),
             )
 
@@ -301,6 +302,11 @@ class Ejection:
             # What it has from the new source is no surplus, although that was looked at before.
             if one != chosen and not server.follows(found[chosen])
             if (surplus := server.gtid_known - found[chosen].gtid_executed)
+        }
+        self._written_there = {
+            one
+            for one, surplus in self._surplus.items()
+            if not surplus - surplus.written_by(found[one].server_uuid)
         }
         self._new = new_source.NewSource(self._deps, self._replicas[chosen])
         self._new.failures |= self._candidates.silent
@@ -377,39 +383,46 @@ class Ejection:
             # The next worker does not find it in the rows of the replicas any more.
             self._take_over.note_promoted(new_id)
         self._deps.replicas.promote(source_id, new_id, keeps_source=False)
-        for instance_id in self._chosen.failures.keys() - self._surplus.keys() - {new_id}:
-            # This ejection may have stopped it. The watch has it follow when it answers.
-            self._deps.replicas.note_stopped(instance_id)
-        changes = [RowChange(source_id, None, 'EJECTION_ERROR')]
+        for instance_id in self._chosen.failures.keys() - {new_id}:
+            # Not re-provisioned by itself, since it may have what no other has.
+            self._deps.replicas.note_surplus(instance_id)
+            if instance_id not in self._surplus:
+                # This ejection may have stopped it. The watch has it follow when it answers.
+                self._deps.replicas.note_stopped(instance_id)
+        self._chosen.mark(SourceMark.UNFINISHED_EJECTION)
+        # Nothing but a request may revive what is given up.
+        self._deps.marks.set(source_id, SourceMark.EJECTED)
+        self._deps.disable_failover(self._source)
+        changes = [RowChange(source_id, None, EJECTION_ERROR)]
         for member in self._replicas.values():
             follows = None if member is self._chosen.member else new_id
-            change = group.row_of(self._deps, member, follows)
-            if member.instance_id in self._chosen.failures and change.task == 'NONE':
-                # Not re-provisioned by itself, since it may have what no other has.
-                change = RowChange(member.instance_id, follows, 'EJECTION_ERROR')
-            changes.append(change)
+            changes.append(group.row_of(self._deps, member, follows))
         self._deps.rows.record(changes)
-        in_error = {one.instance_id for one in changes if one.task == 'EJECTION_ERROR'}
         for instance_id, why in self._chosen.failures.items():
-            then = 'Reset its status to re-provision or detach it'
-            if instance_id not in in_error:
-                then = 'It follows the new source when that has ended'
+            then = self._describe_next(instance_id)
             self._fault(instance_id, f'ejection of {source_id}: {why}. {then}')
         group.warn_of_one_copy(self._deps, self._chosen.member)
         missing = self._describe_missing()
-        power = 'powered off'
-        if self._is_stop_refused:
-            power = 'could not be powered off; nothing may start it again'
         self._fault(
             source_id,
             f'ejected: {new_id} is the source now; this server is cut off from its volume and '
-            f'{power}. Delete it when its data is not needed. {missing}',
+            f'is being powered off. Delete it when its data is not needed. {missing}',
         )
         self._fault(new_id, f'source since the ejection of {source_id}. {missing}')
         LOG.warning(
             'Instance %s: is the source instead of %s, which is ejected. %s',
             *(new_id, source_id, missing),
         )
+
+    def _describe_next(self, instance_id: str) -> str:
+        """Return what becomes of an instance that does not follow, or does not accept writes."""
+        if instance_id in self._written_there:
+            return 'Detach it now to keep them: what was written on a replica is discarded later'
+        if instance_id in self._surplus:
+            return 'Detach it to keep them, or re-provision it to discard them'
+        if instance_id == self._chosen.member.instance_id:
+            return 'It accepts writes as soon as it answers'
+        return 'It follows the new source as soon as it can'
 
     def _describe_missing(self) -> str:
         """Return which transactions of the old source or a replica are missing, as far as known."""

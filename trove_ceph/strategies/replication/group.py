@@ -13,6 +13,7 @@ from trove_ceph.strategies.replication.source_dependencies import (
     Member,
     RowChange,
     SourceDependencies,
+    task_at_rest,
 )
 
 LOG = logging.getLogger(__name__)
@@ -44,9 +45,14 @@ def members_of(deps: SourceDependencies, source_id: str) -> list[Member]:
 
 
 def restore_writes(deps: SourceDependencies, source_id: str) -> None:
-    """Have a source accept writes that an operation has left read-only; idempotent."""
+    """Have a source accept writes that an operation has left read-only; idempotent.
+
+    One with a mark is left to what handles that: it may be ejected, or lack commits.
+    """
     source = deps.rows.find(source_id)
     if source is None or source.task == 'DELETING' or source.source_id is not None:
+        return
+    if deps.marks.find(source_id) is not None:
         return
     status = deps.agents.status(source_id)
     if status.is_read_only and not status.is_replica:
@@ -158,7 +164,12 @@ def warn_of_one_copy(deps: SourceDependencies, source: Member) -> None:
 
 def free_tasks(deps: SourceDependencies, members: Iterable[Member]) -> dict[str, str]:
     """Return the tasks of instances once their promotion, ejection or detachment has ended."""
-    return {one.instance_id: deps.find_task(one.instance_id) or 'NONE' for one in members}
+    return {one.instance_id: task_of(deps, one.instance_id) for one in members}
+
+
+def task_of(deps: SourceDependencies, instance_id: str) -> str:
+    """Return the task of an instance once no promotion, ejection or detachment works on it."""
+    return deps.find_task(instance_id) or task_at_rest(deps.marks.find(instance_id))
 
 
 def end_tasks(deps: SourceDependencies, members: Iterable[Member]) -> None:
@@ -211,4 +222,4 @@ def check_free(deps: SourceDependencies, members: Sequence[Member]) -> None:
 
 def row_of(deps: SourceDependencies, member: Member, source_id: str | None) -> RowChange:
     """Return the change of an instance that has the operation behind it."""
-    return RowChange(member.instance_id, source_id, deps.find_task(member.instance_id) or 'NONE')
+    return RowChange(member.instance_id, source_id, task_of(deps, member.instance_id))

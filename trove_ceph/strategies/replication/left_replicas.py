@@ -2,10 +2,12 @@
 """Have the replicas follow their source again that a change of the source has left behind.
 
 A refused ejection, take-over or detachment has stopped some of them: their rows are marked before
-that. And a replica whose server was being replaced while its source was ejected connects to the
-server that it knows. So whatever way the operation ends, the watch over replicas finds both when
-the source serves.
+that. A promotion or an ejection marks those that could not follow the new source. And a replica
+whose server was being replaced while its source was ejected connects to the server that it knows.
+So whatever way the operation ends, the watch over replicas finds them when the source serves.
 """
+
+from collections.abc import Sequence
 
 from trove_ceph import exceptions
 from trove_ceph.strategies.replication import new_source, observation
@@ -22,19 +24,19 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
     :raises ReplicasLeftError: one that was stopped does not receive yet; repeat the call
     """
     marked = set(deps.replicas.stopped(source.instance_id))
+    statuses, waiting = _ask(deps, source)
+    # After its replicas, which may receive from it by way of its former source.
     status = deps.agents.status(source.instance_id)
-    left, waiting = [], {}
-    for member in deps.rows.list_replicas(source.instance_id):
+    left = []
+    for member, found in statuses:
         replica_id = member.instance_id
         try:
-            found = _find_status(deps, replica_id)
             if _is_left(found, status, replica_id in marked):
                 left.append(member)
             elif replica_id in marked:
-                _end(deps, replica_id, found.follows(status))
+                deps.replicas.forget_stopped(replica_id)
         except exceptions.GuestUnavailableError as error:
-            if replica_id in marked:
-                waiting[replica_id] = str(error)
+            waiting[replica_id] = str(error)
     for member in left:
         # So that the watch finds it again if what follows is interrupted.
         deps.replicas.note_stopped(member.instance_id)
@@ -43,29 +45,29 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
     again.renew(left)
     for member in left:
         if member.instance_id not in again.failures:
-            _end(deps, member.instance_id, follows=True)
-    if failures := again.failures | waiting:
+            deps.replicas.forget_stopped(member.instance_id)
+    awaited = {one: error for one, error in waiting.items() if one in marked}
+    if failures := again.failures | awaited:
         why = '; '.join(f'{one}: {error}' for one, error in sorted(failures.items()))
         raise exceptions.ReplicasLeftError(
             f'source {source.instance_id}: a replica does not receive again: {why}'
         )
 
 
-def _find_status(deps: SourceDependencies, replica_id: str) -> ReplicationStatus:
-    """Return the status of a replica.
-
-    :raises GuestUnavailableError: it cannot receive now
-    """
-    if (task := deps.find_task(replica_id)) is not None:
-        raise exceptions.GuestUnavailableError(f'has the task {task}')
-    return deps.agents.status(replica_id)
-
-
-def _end(deps: SourceDependencies, replica_id: str, follows: bool) -> None:
-    """Forget the mark of a replica, with the task that an ejection has left it if it follows."""
-    if follows:
-        deps.rows.replace_task(replica_id, ['EJECTION_ERROR'], 'NONE')
-    deps.replicas.forget_stopped(replica_id)
+def _ask(
+    deps: SourceDependencies, source: Member
+) -> tuple[Sequence[tuple[Member, ReplicationStatus]], dict[str, str]]:
+    """Return the replicas of a source with their statuses, and why others cannot receive now."""
+    statuses, waiting = [], {}
+    for member in deps.rows.list_replicas(source.instance_id):
+        replica_id = member.instance_id
+        try:
+            if (task := deps.find_task(replica_id)) is not None:
+                raise exceptions.GuestUnavailableError(f'has the task {task}')
+            statuses.append((member, deps.agents.status(replica_id)))
+        except exceptions.GuestUnavailableError as error:
+            waiting[replica_id] = str(error)
+    return statuses, waiting
 
 
 def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: bool) -> bool:
@@ -77,7 +79,9 @@ def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: boo
     """
     if observation.lost_by_source(found, source):
         return False
-    return observation.is_stray(found, source) or (is_marked and _is_stopped(found))
+    if is_marked:
+        return _is_stopped(found) or observation.follows_another(found, source)
+    return observation.is_stray(found, source)
 
 
 def _is_stopped(found: ReplicationStatus) -> bool:

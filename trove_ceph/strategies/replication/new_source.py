@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.replication import group
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 
@@ -35,6 +36,16 @@ class NewSource:
     def has_failed(self) -> bool:
         """Whether the agent of the new source did not answer, so that none can follow it."""
         return self.member.instance_id in self.failures
+
+    def mark(self, if_silent: SourceMark) -> None:
+        """Mark the new source if its agent did not answer; otherwise, remove the mark that it has.
+
+        Before it is recorded as the source, so that a worker that dies in between leaves nothing.
+        """
+        if self.has_failed:
+            self._deps.marks.set(self.member.instance_id, if_silent)
+        else:
+            self._deps.marks.remove(self.member.instance_id)
 
     def accept_writes(self, may_follow: bool) -> None:
         """Make the server writable, once it follows no source; ask its agent for a while.
@@ -140,18 +151,18 @@ class NewSource:
             )
 
 
-def check_recorded(member: Member) -> None:
-    """Return if the agent of a new source answered until its ejection was recorded.
+def check_recorded(deps: SourceDependencies, member: Member) -> None:
+    """Return if the agent of a new source has answered.
 
-    :raises NewSourceSilentError: it did not, so that the new source may not accept writes
+    :raises NewSourceSilentError: it has not, so that the new source may not accept writes
     """
-    # The ejection has recorded this in one transaction with the source.
-    if member.task == 'EJECTION_ERROR':
-        raise _silent(member, f'it has the task {member.task}')
+    mark = deps.marks.find(member.instance_id)
+    if mark is not None and mark.is_unfinished:
+        raise _silent(member, f'it has the mark {mark}')
 
 
 def _silent(member: Member, why: str) -> exceptions.NewSourceSilentError:
     return exceptions.NewSourceSilentError(
-        f'instance {member.instance_id}: is the source now, but its agent does not answer; eject '
-        f'it if it stays so: {why}'
+        f'instance {member.instance_id}: is the source now, but its agent does not answer. It '
+        f'accepts writes as soon as it does; if its server has failed, eject it: {why}'
     )

@@ -180,7 +180,7 @@ def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
     return (
         status.is_replica
         and is_trying
-        and _follows_another(status, source)
+        and follows_another(status, source)
         and not lost_by_source(status, source)
     )
 
@@ -189,7 +189,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
     """Return what a look shows of a replica, with what is known from before where it shows less."""
     record, status = found.record, found.status
     lag_transactions = errant = None
-    if status is not None and source is not None and not _follows_another(status, source):
+    if status is not None and source is not None and not follows_another(status, source):
         lag = (source.gtid_executed - status.gtid_executed).count
         lag_transactions = min(lag, _MOST_TRANSACTIONS)
         errant = str(status.gtid_executed - source.gtid_executed)
@@ -213,7 +213,7 @@ def observe(found: ReplicaLook, source: ReplicationStatus | None) -> Observation
     )
 
 
-def _follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bool:
+def follows_another(status: ReplicationStatus, source: ReplicationStatus) -> bool:
     """Return whether a replica follows another server than its source, as during a promotion."""
     return status.source_uuid not in ('', source.server_uuid)
 
@@ -226,7 +226,7 @@ def _lag_sec(found: ReplicaLook, source: ReplicationStatus | None) -> float | No
     status = found.status
     if status is None or not _is_replicating(found):
         return None
-    if source is not None and _follows_another(status, source):
+    if source is not None and follows_another(status, source):
         return None
     return status.lag_sec
 
@@ -245,7 +245,7 @@ def _why_not_replicating(
     if not status.is_replica:
         has_own = source is not None and lost_by_source(status, source)
         return _DETACHED if status.accepts_writes or has_own else 'it follows no source'
-    if source is not None and _follows_another(status, source):
+    if source is not None and follows_another(status, source):
         return 'it follows another server than its source'
     if source is not None and (lost := lost_by_source(status, source)):
         return (

@@ -13,17 +13,18 @@ A replica whose re-provisioning is blocked does not hinder it: it is recorded as
 new source, and its re-provisioning has it follow that one once an operator has repaired it.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.steps import Step
 from trove_ceph.strategies.replication import group, new_source, observation
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
+    PROMOTION_ERROR,
     Member,
     RowChange,
     SourceDependencies,
@@ -133,6 +134,10 @@ class Promotion:
         if self._source.source_id is not None:
             raise self._refused(
                 f'its source {self._source.instance_id} is itself a replica; promote that one first'
+            )
+        if self._deps.marks.find(self._source.instance_id) is not None:
+            raise self._refused(
+                f'its source {self._source.instance_id} has not accepted writes yet; eject that one'
             )
         candidate, source = self._observe()
         if lost := observation.lost_by_source(candidate, source):
@@ -295,17 +300,15 @@ class Promotion:
         self._deps.replicas.promote(
             self._source.instance_id, new_id, keeps_source=not self._is_diverged
         )
+        self._new.mark(SourceMark.UNFINISHED_PROMOTION)
+        if self._new.has_failed:
+            for instance_id in self._new.failures.keys() - {new_id}:
+                # It follows the new source as soon as that serves.
+                self._deps.replicas.note_stopped(instance_id)
         changes = [group.row_of(self._deps, self._new.member, None)]
         changes += [group.row_of(self._deps, one, new_id) for one in followers]
         if self._is_diverged:
-            changes.append(RowChange(self._source.instance_id, None))
-        left = {self._source.instance_id} if self._is_diverged else set()
-        if self._new.has_failed:
-            left = {one.instance_id for one in self.members}
-        changes = [
-            dataclasses.replace(one, task='PROMOTION_ERROR') if one.instance_id in left else one
-            for one in changes
-        ]
+            changes.append(RowChange(self._source.instance_id, None, PROMOTION_ERROR))
         self._deps.rows.record(changes)
         for instance_id, why in self._new.failures.items():
             group.add_fault(self._deps, instance_id, f'promotion of {new_id}: {why}')

@@ -10,9 +10,26 @@ from typing import Any, Protocol
 from trove_ceph import waiting
 from trove_ceph.db import heartbeat
 from trove_ceph.db.claims import Claim
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.backup import claimed
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+
+#: The task of an ejected source, and of a new source that may not accept writes after an ejection.
+EJECTION_ERROR = 'EJECTION_ERROR'
+#: That of one that may not after a promotion, and of a former source that cannot be its replica.
+PROMOTION_ERROR = 'PROMOTION_ERROR'
+_TASKS = {
+    None: 'NONE',
+    SourceMark.EJECTED: EJECTION_ERROR,
+    SourceMark.UNFINISHED_EJECTION: EJECTION_ERROR,
+    SourceMark.UNFINISHED_PROMOTION: PROMOTION_ERROR,
+}
+
+
+def task_at_rest(mark: SourceMark | None) -> str:
+    """Return the task of an instance on which no operation works, by its mark."""
+    return _TASKS[mark]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +216,14 @@ class Choices(Protocol):
         """Return those for which a promotion or an ejection has noted that."""
 
 
+class Marks(Protocol):
+    """What is left to do on instances, see :class:`.source_marks.SourceMarkStore`."""
+
+    def set(self, instance_id: str, mark: SourceMark, /) -> None: ...
+    def find(self, instance_id: str, /) -> SourceMark | None: ...
+    def remove(self, instance_id: str, /) -> None: ...
+
+
 class Volumes(Protocol):
     """The data volumes."""
 
@@ -244,6 +269,7 @@ class SourceDependencies:
         instance, which Trove's API overwrites; None: there is none
     :param is_blocked: returns whether the re-provisioning of a replica waits for an operator
     :param is_reprovisioning: returns whether a replica is re-provisioned, and no operator is needed
+    :param disable_failover: has no policy fail an instance over automatically
     :param stop_server: requests that Nova powers a server off
     :param find_ram_mib: returns the memory of a flavor; raises ServiceUnavailableError if Nova does
         not answer
@@ -260,9 +286,11 @@ class SourceDependencies:
     replicas: Replicas
     volumes: Volumes
     choices: Choices
+    marks: Marks
     find_task: Callable[[str], str | None]
     is_blocked: Callable[[str], bool]
     is_reprovisioning: Callable[[str], bool]
+    disable_failover: Callable[[Member], None]
     stop_server: Callable[[str], None]
     is_server_off: Callable[[str], bool]
     has_host_down: Callable[[str], bool]
@@ -277,7 +305,7 @@ class SourceDependencies:
         """Return dependencies that raise ClaimLostError once the claim is lost."""
         guarded: dict[str, Any] = {
             name: claimed.Guarded(getattr(self, name), beating, claim)
-            for name in ('rows', 'agents', 'replicas', 'volumes', 'choices')
+            for name in ('rows', 'agents', 'replicas', 'volumes', 'choices', 'marks')
         }
         return dataclasses.replace(self, **guarded)
 

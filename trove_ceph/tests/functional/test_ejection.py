@@ -81,6 +81,8 @@ class EjectionTest(replication_servers.ReplicationTestCase):
             agents=replication_agents.ReplicationAgents(guests.__getitem__, None),
             replicas=source_services.Replicas(world),
             volumes=Volumes(world, (self.behind, self.ahead)),
+            marks=source_services.Marks(world),
+            disable_failover=lambda _member: None,
             choices=types.SimpleNamespace(
                 find=lambda _ids: set(), note=noted.append, forget=noted.remove
             ),

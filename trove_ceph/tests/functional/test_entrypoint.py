@@ -67,6 +67,30 @@ class EntrypointTestCase(base.FunctionalTestCase):
         checked = box.query('CHECK TABLE mysql.user, mysql.db, my_shop.t')
         self.assertEqual({'OK'}, {row[3] for row in checked})
 
+    def make_database_without_certificates(self, options=()):
+        """Return a container that was started once, and killed."""
+        box = self.make_container(options=(*TEMPLATE_FITS, *options))
+        box.start()
+        box.wait_until_ready()
+        box.wait_until_settled()
+        box.kill()
+        self.remove_certificates(box)
+        return box
+
+    def remove_certificates(self, box):
+        for path in box.data.glob('*.pem'):
+            path.unlink()
+
+    def assert_has_elliptic_certificates(self, box):
+        """Assert that a running server uses the certificates of the entrypoint."""
+        box.wait_until_ready()
+        ((_name, valid_until),) = box.query("SHOW GLOBAL STATUS LIKE 'Ssl_server_not_after'")
+        self.assertTrue(valid_until)
+        # Those of mysqld with RSA keys are longer, and one is for a client.
+        self.assertLess(len((box.data / 'ca.pem').read_text()), 1000)
+        self.assertFalse((box.data / 'client-key.pem').exists())
+        self.assertEqual([], [*box.data.glob('*first-start*')])
+
     def assert_survives_kill(self, box):
         """Kill the container, start it again and check all results of a first start."""
         box.kill()
@@ -83,10 +107,7 @@ class FirstStartTest(EntrypointTestCase):
         box.start()
         self.assert_first_start_right(box)
         self.assertIn('unpacking the initialised data directory', box.log())
-        # The entrypoint's certificate, not one of mysqld with RSA keys.
-        authority = (box.data / 'ca.pem').read_text()
-        self.assertLess(len(authority), 1000)
-        self.assertFalse((box.data / 'client-key.pem').exists())
+        self.assert_has_elliptic_certificates(box)
 
     def test_accounts_are_no_transactions_of_the_server(self):
         box = self.make_container()
@@ -193,6 +214,23 @@ class LaterStartTest(EntrypointTestCase):
         hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
         self.assertEqual((('localhost',),), hosts)
 
+    def test_a_database_without_certificates_gets_some(self):
+        """As a clone of a golden volume does; all others keep theirs."""
+        box = self.make_database_without_certificates()
+        box.start()
+        self.assert_has_elliptic_certificates(box)
+        before = (box.data / 'server-cert.pem').read_text()
+        box.kill()
+        box.start()
+        box.wait_until_ready()
+        self.assertEqual(before, (box.data / 'server-cert.pem').read_text())
+
+    def test_a_server_that_is_to_have_no_certificates(self):
+        box = self.make_database_without_certificates(('--auto-generate-certs=OFF',))
+        box.start()
+        box.wait_until_ready()
+        self.assertEqual([], [*box.data.glob('*cert*.pem')])
+
     def test_ignores_a_stale_socket_lock(self):
         box = self.make_container()
         box.start()
@@ -234,6 +272,22 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         if halted_before is not None:
             self.assert_survives_kill(box)
         return halted_before
+
+    def test_survives_a_kill_before_each_command_that_adds_certificates(self):
+        box = self.make_database_without_certificates()
+        reached = []
+        for number in range(1, MAX_COMMANDS):
+            box.start(halt_before=number)
+            command = box.wait_until_halted()
+            box.kill()
+            if command is None:
+                break
+            reached.append(command.split()[0])
+            box.start()
+            self.assert_has_elliptic_certificates(box)
+            box.kill()
+            self.remove_certificates(box)
+        self.assertLessEqual({'mkdir', 'openssl', 'mv', 'sync', 'rmdir'}, set(reached))
 
     def assert_survives_kills_after(self, delays, **options):
         """Kill containers the given seconds after their start, at least one before it is ready."""

@@ -14,7 +14,8 @@
 #                           that make them as its init file, which it runs before it accepts
 #                           anyone.  The last one marks root@localhost; once the mark is there,
 #                           the statements do nothing.
-#   none of these, but a database: an ordinary start, nothing is touched
+#   none of these, but a database: an ordinary start, nothing is touched, except that a database
+#                           without certificates gets some, in the same two directories
 #
 # The data directory comes from a template that was initialised when the image was built if the
 # server's settings allow it, otherwise from mysqld --initialize-insecure.
@@ -190,11 +191,19 @@ initialize() {
         --innodb-data-home-dir= --innodb-log-group-home-dir=./ --innodb-undo-directory=./
 }
 
-# Make the certificates that mysqld would make for itself, with elliptic keys: its three RSA keys
-# are most of a first start on an emulated processor.  Whatever goes wrong, mysqld makes its own.
+# Whether mysqld would make certificates for a database.
+lacks_certificates() {
+    local name
+    for name in ca server-cert server-key; do
+        [[ ! -e $DATADIR/$name.pem ]] || return 1
+    done
+    [[ $(option auto-generate-certs) == TRUE && -z $(option ssl-ca)$(option ssl-cert) ]]
+}
+
+# Make them in staging, with elliptic keys: its three RSA keys are most of a first start on an
+# emulated processor.  Whatever goes wrong, mysqld makes its own.
 make_certificates() {
     local -a key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650)
-    [[ $(option auto-generate-certs) == TRUE && -z $(option ssl-ca)$(option ssl-cert) ]] || return 0
     (
         cd "$STAGING"
         umask 077
@@ -266,10 +275,29 @@ prepare_privately() {
     [[ -z ${MYSQL_RANDOM_ROOT_PASSWORD-} ]] || log "GENERATED ROOT PASSWORD: $MYSQL_ROOT_PASSWORD"
 }
 
-# Make a complete data directory in staging, then name it complete.
-make_database() {
+begin_staging() {
     rm -rf "$STAGING"
     mkdir -m 750 "$STAGING"
+}
+
+# Name what is in staging complete.
+commit_staging() {
+    sync -f "$DATADIR"
+    mv -T "$STAGING" "$COMMIT"
+    sync -f "$DATADIR"
+}
+
+# Give certificates to a database that has none, such as a clone of a golden volume.
+add_certificates() {
+    begin_staging
+    make_certificates
+    commit_staging
+    move_up
+}
+
+# Make a complete data directory in staging, then name it complete.
+make_database() {
+    begin_staging
     if template_fits; then
         log "unpacking the initialised data directory"
         tar --extract --sparse --no-same-owner --file="$TEMPLATE/data.tar" --directory="$STAGING"
@@ -277,7 +305,9 @@ make_database() {
         log "initialising a data directory"
         initialize "$@"
     fi
-    make_certificates
+    if lacks_certificates; then
+        make_certificates
+    fi
     if needs_private_server; then
         if [[ -n ${MYSQL_RANDOM_ROOT_PASSWORD-} ]]; then
             MYSQL_ROOT_PASSWORD=$(head -c 18 /dev/urandom | base64)
@@ -286,9 +316,7 @@ make_database() {
     else
         : >"$STAGING/${PENDING##*/}"
     fi
-    sync -f "$DATADIR"
-    mv -T "$STAGING" "$COMMIT"
-    sync -f "$DATADIR"
+    commit_staging
 }
 
 # Move a complete database up.  The note that accounts are pending goes first: no server must
@@ -366,6 +394,8 @@ main() {
     elif [[ -e $PENDING ]]; then
         read_settings
         check_settings
+    elif lacks_certificates; then
+        add_certificates
     fi
     start "$@"
 }

@@ -55,6 +55,28 @@ class FailoverPolicyStoreTest(_StoreTestCase):
         self.assertIn('datastore mysql has a failover policy', str(error))
         self.assertEqual(1, len(self.store.all()))
 
+    def test_disables_an_instance_that_has_a_policy(self):
+        policy = self.store.add(Scope.INSTANCE, 'one', prefer=Preference.REPLICA)
+        self.pass_time(1)
+        self.store.add(Scope.INSTANCE, 'two')
+        for _again in range(2):
+            self.store.disable('one', 'project')
+        found = self.store.find(policy.policy_id)
+        self.assertEqual((False, Preference.REPLICA), (found.enabled, found.prefer))
+        self.assertEqual([False, True], [one.enabled for one in self.store.all()])
+
+    def test_disables_an_instance_without_a_policy(self):
+        self.store.add(Scope.DATASTORE, 'mysql')
+        self.pass_time(1)
+        for _again in range(2):
+            self.store.disable('one', 'project')
+        of_datastore, own = self.store.all()
+        self.assertTrue(of_datastore.enabled)
+        self.assertEqual(
+            (Scope.INSTANCE, 'one', 'project', False),
+            (own.scope, own.target, own.project_id, own.enabled),
+        )
+
     def test_lacking_tables(self):
         empty = transactions.Transactions(database.facade(':memory:'))
         store = failover_policies.FailoverPolicyStore(empty)

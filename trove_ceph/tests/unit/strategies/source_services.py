@@ -216,6 +216,7 @@ class Volumes:
 
     def fence(self, volume_id, confirm=None):
         if confirm is not None:
+            self._world.before_confirmed()
             confirm()
         if 'ceph' in self._world.down:
             raise exceptions.NotFencedError(f'{volume_id}: no proof')
@@ -235,6 +236,22 @@ class Volumes:
         self._world.flattened.remove(volume_id.removeprefix('volume-'))
 
 
+class Marks:
+    """The marks of instances."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def set(self, name, mark):
+        self._world.marks[name] = mark
+
+    def find(self, name):
+        return self._world.marks.get(name)
+
+    def remove(self, name):
+        self._world.marks.pop(name, None)
+
+
 class Servers:
     """The servers in Nova."""
 
@@ -243,6 +260,8 @@ class Servers:
 
     def stop(self, server_id):
         self._world.stopped.append(server_id)
+        if self._world.refuses_stop:
+            raise exceptions.ServiceUnavailableError(f'server {server_id}: is being rebooted')
         if not self._world.stop_takes_sec:
             self._server(server_id).is_down = True
         self._world.off_at.setdefault(server_id, self._world.now + self._world.stop_takes_sec)

@@ -53,6 +53,12 @@ class World:
         #: The replicas whose accounts were kept when others were dropped last, by source.
         self.kept_users = {}
         self.flattened, self.stopped, self.renewed = set(), [], {}
+        #: What is left to do, by instance.
+        self.marks = {}
+        #: The instances that no policy fails over.
+        self.without_failover = set()
+        #: Whether Nova refuses to power servers off.
+        self.refuses_stop = False
         #: How long Nova takes to power a server off, and when one is off.
         self.stop_takes_sec, self.off_at = 0, {}
         self.last_known, self.source_seen_at = GtidSet(), None
@@ -69,6 +75,8 @@ class World:
         #: The servers whose hosts are down for Nova, and the time limits of requests for a status.
         self.on_failed_hosts, self.time_limits = set(), []
         self.store = Store()
+        #: Called right before a fence is confirmed.
+        self.before_confirmed = lambda: None
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None
 
@@ -136,9 +144,11 @@ class World:
             replicas=client(source_services.Replicas(self), 'replicas'),
             volumes=client(self.volumes(), 'volumes'),
             choices=choices,
+            marks=client(source_services.Marks(self), 'marks'),
             find_task=self.other_tasks.get,
             is_blocked=self.blocked.__contains__,
             is_reprovisioning=self.is_reprovisioning,
+            disable_failover=lambda member: self.without_failover.add(member.instance_id),
             stop_server=nova.stop,
             is_server_off=nova.is_off,
             has_host_down=nova.has_host_down,
@@ -171,6 +181,7 @@ class World:
                 {**changes.resumptions, Role.DELETE_INSTANCE: self._resume_deletion(changes)},
                 worlds.AtOnce(),
             )
+            changes.handle_marks(dict(self.marks), worlds.AtOnce())
             self.store.forget_workers()
 
     def _resume_deletion(self, changes):
@@ -219,8 +230,9 @@ class World:
         if self.broken:
             raise self.broken[0]
         under_way = {'PROMOTING', 'EJECTING', 'DETACHING'} & set(self.tasks.values())
-        if under_way or self.store.rows:
-            raise AssertionError(f'not ended: {self.tasks}, {self.store.rows}')
+        unfinished = [one for one, mark in self.marks.items() if mark.is_unfinished]
+        if under_way or self.store.rows or unfinished:
+            raise AssertionError(f'not ended: {self.tasks}, {self.store.rows}, {self.marks}')
 
     def check_source(self, name, followers):
         """Check that a server is the source of others, in Trove and in fact."""
@@ -271,7 +283,8 @@ class Store:
             self.rows[claim.resource_id] = (role, claim)
 
     def hand_over(self, claim, role):
-        self.set_role(claim, role)
+        if claim.resource_id in self.rows and self.rows[claim.resource_id][1] == claim:
+            self.rows[claim.resource_id] = (role, None)
         self.drop(claim)
 
     def finish(self, claim):

@@ -96,6 +96,15 @@ class WhyNotTest(base.BaseTestCase):
             reason = self.why_not(is_forced=True, **replica, **serving | values)
             self.assertIn('its source s does not serve', reason)
 
+    def test_new_source_that_an_ejection_left_read_only(self):
+        """An ejected source has the same task."""
+        task = {'task': 'EJECTION_ERROR'}
+        self.assertIsNone(self.why_not(is_unfinished_source=True, **task))
+        self.assertIn('EJECTION_ERROR', self.why_not(**task))
+        self.assertIn(
+            'EJECTION_ERROR', self.why_not(is_unfinished_source=True, own_task='MIGRATING', **task)
+        )
+
     def test_own_task(self):
         self.assertIsNone(self.why_not(task='MIGRATING', own_task='MIGRATING'))
         self.assertIn('MIGRATING', self.why_not(task='MIGRATING'))

@@ -126,6 +126,28 @@ class InstanceOperationsTest(base.BaseTestCase):
             self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
         self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
 
+    def test_a_claim_only_if_nothing_else_works_on_the_instance(self):
+        with self.one.if_free(Role.CHANGE_SOURCE, self.instance.id) as claim:
+            self.assertIs(Role.CHANGE_SOURCE, claim.role)
+            with self.two.if_free(Role.CHANGE_SOURCE, self.instance.id) as other:
+                self.assertIsNone(other)
+            self.assertIs(Role.CHANGE_SOURCE, self.store.find_role(self.instance.id))
+        self.assertIsNone(self.store.find_role(self.instance.id))
+
+    def fail_with_claim(self, error):
+        with self.one.if_free(Role.CHANGE_SOURCE, self.instance.id):
+            raise error
+
+    def test_such_a_claim_ends_with_an_error_but_not_with_the_process(self):
+        self.assertRaises(ValueError, self.fail_with_claim, ValueError())
+        self.assertIsNone(self.store.find_role(self.instance.id))
+        self.assertRaises(interruption.Kill, self.fail_with_claim, interruption.Kill())
+        self.assertIs(Role.CHANGE_SOURCE, self.store.find_role(self.instance.id))
+        self.dead.add('one')
+        over = {Role.CHANGE_SOURCE}
+        with self.two.if_free(Role.CHANGE_SOURCE, self.instance.id, over) as claim:
+            self.assertIs(Role.CHANGE_SOURCE, claim.former_role)
+
     def promote(self, name):
         """Return the claim of a promotion by a worker."""
         return self.store.begin(Role.PROMOTE_REPLICA, self.instance.id, claims.Claimant(name))

@@ -6,6 +6,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.tests.unit.strategies.source_servers import gtids
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 
@@ -35,6 +36,8 @@ class EjectionTest(base.BaseTestCase):
         self.assertEqual('EJECTION_ERROR', self.world.tasks[SOURCE])
         self.assertIsNone(self.world.sources[SOURCE])
         self.assertIn('ejected: ', self.world.faults[SOURCE][-1])
+        self.assertEqual({SOURCE: SourceMark.EJECTED}, self.world.marks)
+        self.assertEqual({SOURCE}, self.world.without_failover)
 
     def test_a_dead_source(self):
         self.kill_source()
@@ -238,7 +241,8 @@ class EjectionTest(base.BaseTestCase):
             )
             self.assertRaises(exceptions.ReplicasLeftError, self.eject_again)
             self.assertEqual([other], self.world.writers())
-            self.assertEqual('EJECTION_ERROR', self.world.tasks[name])
+            self.assertEqual('NONE', self.world.tasks[name])
+            self.assertIn(name, self.world.paused & self.world.with_surplus)
             self.assertIn('no answer', self.world.faults[name][-1])
 
     def test_a_replica_that_disappears_before_the_wait(self):
@@ -296,8 +300,11 @@ class EjectionTest(base.BaseTestCase):
         two = self.world.servers['two']
         self.assertLessEqual(gtids('b', 1, 3), two.executed)
         self.assertTrue(two.is_read_only)
-        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
         self.assertEqual({}, self.world.renewed)
+        # Its tenant decides, and nothing else discards what it has.
+        self.assertEqual('NONE', self.world.tasks['two'])
+        self.assertEqual(({'two'}, set()), (self.world.with_surplus, self.world.paused))
+        self.assertIn('Detach it to keep them', self.world.faults['two'][-1])
 
     def test_a_replica_that_does_not_answer(self):
         self.kill_source()
@@ -305,7 +312,8 @@ class EjectionTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.ReplicasLeftError, self.eject)
         self.assertIn('one', str(error))
         self.world.check_source('two', [])
-        self.assertEqual('EJECTION_ERROR', self.world.tasks['one'])
+        self.assertEqual('NONE', self.world.tasks['one'])
+        self.assertIn('follows the new source as soon as it can', self.world.faults['one'][-1])
         # Each wait takes a time limit, so it is asked before the fence and after it.
         self.assertEqual(2, self.world.waits.count('one'))
 
@@ -325,11 +333,6 @@ class EjectionTest(base.BaseTestCase):
         self.assertRaises(exceptions.ReplicasLeftError, self.eject)
         self.world.check_source('two', [])
         self.assertEqual('FAILING_OVER', self.world.tasks['one'])
-
-    def test_nova_does_not_power_the_source_off(self):
-        self.world.down.add('nova')
-        self.eject()
-        self.assertIn('could not be powered off', self.world.faults[SOURCE][-1])
 
     def test_without_proof_nothing_changes(self):
         self.world.down.add('ceph')
@@ -454,7 +457,7 @@ class EjectionTest(base.BaseTestCase):
         self.begin_promotion_of_one(accept_writes)
         self.assertRaises(exceptions.ReplicasLeftError, self.eject)
         self.assertEqual(['one'], self.world.writers())
-        self.assertEqual('EJECTION_ERROR', self.world.tasks['two'])
+        self.assertIn('two', self.world.with_surplus)
 
     def test_a_replica_that_may_be_the_source_disappears_meanwhile(self):
         self.begin_promotion_of_one(lambda server: setattr(server, 'is_silent', True))

@@ -178,7 +178,7 @@ class PromotionTest(base.BaseTestCase):
         world.check_always = die
         error = self.assertRaises(exceptions.ReplicasLeftError, self.promote)
         self.assertIn('eject it', str(error))
-        self.assertEqual({'PROMOTION_ERROR'}, set(world.tasks.values()))
+        self.assertEqual({SOURCE: 'NONE', 'one': 'PROMOTION_ERROR', 'two': 'NONE'}, world.tasks)
         world.check_always = done
         world.servers['one'].is_silent, world.servers['one'].is_down = False, True
         world.writes = False

@@ -247,7 +247,7 @@ class ResumedEjectionTest(base.BaseTestCase):
         world.acknowledged = world.acknowledged - gtids(SOURCE, 12, 14)
         world.recover()
         self.assertEqual((['one'], {}), (world.writers(), world.store.rows))
-        self.assertEqual('EJECTION_ERROR', world.tasks['two'])
+        self.assertEqual(({'two'}, 'NONE'), (world.with_surplus, world.tasks['two']))
         self.assertIn('3 transactions that the new source lacks', world.faults['two'][0])
 
     def test_it_goes_on_while_the_chosen_replica_does_not_answer(self):

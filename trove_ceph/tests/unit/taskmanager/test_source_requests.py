@@ -13,10 +13,11 @@ from trove.common import notification
 
 from trove_ceph import exceptions
 from trove_ceph.conf import taskmanager as taskmanager_conf
-from trove_ceph.db import claims, instance_operations, replacements, replicas
+from trove_ceph.db import claims, instance_operations, replacements, replicas, source_marks
 from trove_ceph.db.replica_record import Observation, ReplicaState
 from trove_ceph.db.replica_states import Event
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.taskmanager import (
     changed_replicas,
@@ -111,6 +112,19 @@ class SourceRequestsTest(contexts.ContextMixin, base.BaseTestCase):
     def test_a_refused_deletion_is_told(self):
         self.error = exceptions.DeletionRefusedError('it is the source')
         self.assertRaises(exceptions.DeletionRefusedError, self.requests.forget, self.source.id)
+
+    def test_handles_marks(self):
+        """Without any, the services are not needed."""
+        store, threads = source_marks.SourceMarkStore(), object()
+        for one in store.list():
+            store.remove(one)
+        self.handle_marks = lambda *given: self.calls.append(given)
+        self.requests.handle_marks(threads)
+        self.assertEqual([], self.calls)
+        store.set(self.source.id, SourceMark.EJECTED)
+        self.addCleanup(store.remove, self.source.id)
+        self.requests.handle_marks(threads)
+        self.assertEqual([({self.source.id: SourceMark.EJECTED}, threads)], self.calls)
 
     def test_resumes_by_role(self):
         self.resumptions = {

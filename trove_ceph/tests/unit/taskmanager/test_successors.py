@@ -16,6 +16,7 @@ from trove_ceph.db import (
     instance_operations,
     replacements,
     replicas,
+    source_marks,
     transactions,
 )
 from trove_ceph.db.policy_record import Scope
@@ -30,6 +31,7 @@ from trove_ceph.strategies.replication.source_dependencies import RowChange, Sou
 from trove_ceph.taskmanager import (
     changed_replicas,
     source_changes,
+    source_changes_factory,
     source_work,
     successors,
 )
@@ -109,9 +111,11 @@ class SuccessorsTest(base.BaseTestCase):
                 flatten=lambda _volume_id: None,
             ),
             choices=source_changes.Choices(store, worker, operations.finish),
+            marks=source_marks.SourceMarkStore(),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,
             is_reprovisioning=tasks.is_reprovisioning,
+            disable_failover=source_changes_factory.disable_failover,
             stop_server=lambda _server_id: None,
             is_server_off=lambda _server_id: True,
             has_host_down=lambda _server_id: False,
@@ -165,16 +169,29 @@ class SuccessorsTest(base.BaseTestCase):
         self.assertEqual({}, store.find_roles([self.source.id, self.replica.id]))
 
     def test_the_failover_policy_of_an_ejected_source_is_disabled(self):
-        """Its volume must not get another server when its tenant resets its task."""
+        """Its volume must not get another server when its task is reset."""
         self.see()
         store, ids = failover_policies.FailoverPolicyStore(), (self.source.id, self.replica.id)
         one, two = (store.add(Scope.INSTANCE, each, enabled=True) for each in ids)
-        record, claim = self.request()
+        record, _claim = self.request()
         self.successors.take_over(record, self.store.now(), self)
-        self.assertTrue(store.find(one.policy_id).enabled)
-        self.store.complete(claim)
         self.assertFalse(store.find(one.policy_id).enabled)
         self.assertTrue(store.find(two.policy_id).enabled)
+
+    def test_an_ejected_source_without_a_failover_policy_gets_a_disabled_one(self):
+        """That of its datastore does not apply to it then."""
+        self.see()
+        record, _claim = self.request()
+        self.successors.take_over(record, self.store.now(), self)
+        (policy,) = (
+            one
+            for one in failover_policies.FailoverPolicyStore().all()
+            if one.target == self.source.id
+        )
+        self.assertEqual(
+            (Scope.INSTANCE, False, self.source.tenant_id),
+            (policy.scope, policy.enabled, policy.project_id),
+        )
 
     def test_the_new_source_follows_another_one_meanwhile(self):
         """The volume must not move: two databases would accept writes."""

@@ -10,10 +10,11 @@ from trove.common import cfg as trove_cfg
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
-from trove_ceph.db import claims, instance_operations, replacements
+from trove_ceph.db import claims, instance_operations, replacements, source_marks
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.db import replacement_helpers
 from trove_ceph.tests.unit.storage_service import bus
@@ -136,6 +137,20 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.assertEqual([], self.calls)
         self.request_access()
         self.assertEqual([ACCESS], self.calls)
+
+    def test_refused_if_the_change_of_a_source_has_left_something_to_do(self):
+        """Otherwise an ejected source would have no task any more, and could be failed over."""
+        marks = source_marks.SourceMarkStore()
+        self.addCleanup(marks.remove, self.instance.id)
+        for mark, task, why in (
+            (SourceMark.EJECTED, InstanceTasks.EJECTION_ERROR, 'is ejected'),
+            (SourceMark.UNFINISHED_EJECTION, InstanceTasks.EJECTION_ERROR, 'does not answer'),
+            (SourceMark.UNFINISHED_PROMOTION, InstanceTasks.PROMOTION_ERROR, 'does not answer'),
+        ):
+            marks.set(self.instance.id, mark)
+            self.request_access()
+            self.assertEqual(([], task), (self.calls, self.task()))
+            self.assertIn(why, self.fault())
 
     def test_refused_while_a_replica_takes_over(self):
         self.store.advance(self.replace(), Event.TAKE_OVER)

@@ -47,6 +47,8 @@ class NovaDeletionTest(base.BaseTestCase):
             ('ACTIVE', 'powering-off', False),
             ('SHUTOFF', None, True),
             ('SHUTOFF', 'powering-on', False),
+            ('SHELVED_OFFLOADED', None, True),
+            ('PAUSED', None, False),
         ):
             found.update({'status': status, 'OS-EXT-STS:task_state': task})
             self.assertEqual(is_off, self.nova.is_off('server'), (status, task))

@@ -18,7 +18,7 @@ from trove.instance.tasks import InstanceTasks
 from trove.quota.quota import QUOTAS
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, instance_operations
+from trove_ceph.db import claims, instance_operations, source_marks
 from trove_ceph.db.replacement_record import (
     ReplacementKind,
     ReplacementRecord,
@@ -26,6 +26,7 @@ from trove_ceph.db.replacement_record import (
     RequestedBy,
 )
 from trove_ceph.db.roles import Role
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import replaced_instance
 
@@ -150,6 +151,34 @@ class ReplacedInstanceTest(base.BaseTestCase):
             found = [self.instances.find(one.id).source_change for one in (source, replica)]
             self.assertEqual([of_source, of_replica], found)
             store.finish(claim)
+
+    def test_new_source_that_an_ejection_left_read_only(self):
+        store = source_marks.SourceMarkStore()
+        self.instance.update(task_status=InstanceTasks.EJECTION_ERROR)
+        for mark, is_unfinished in (
+            (SourceMark.EJECTED, False),
+            (SourceMark.UNFINISHED_EJECTION, True),
+        ):
+            store.set(self.instance.id, mark)
+            found = self.instances.find(self.instance.id)
+            self.assertEqual(
+                ('EJECTION_ERROR', is_unfinished, None),
+                (found.task, found.is_unfinished_source, found.source_change),
+            )
+        store.remove(self.instance.id)
+        self.assertFalse(self.instances.find(self.instance.id).is_unfinished_source)
+
+    def test_new_source_that_a_promotion_left_read_only(self):
+        """It may lack some of its former source, whether its task was reset or not."""
+        source_marks.SourceMarkStore().set(self.instance.id, SourceMark.UNFINISHED_PROMOTION)
+        for task, name in (
+            (InstanceTasks.PROMOTION_ERROR, 'PROMOTION_ERROR'),
+            (InstanceTasks.NONE, 'NONE'),
+        ):
+            self.instance.update(task_status=task)
+            found = self.instances.find(self.instance.id)
+            self.assertEqual((name, False), (found.task, found.is_unfinished_source))
+            self.assertIn('while its guest agent was silent', found.source_change)
 
     def test_source_whose_volume_is_cloned_for_a_new_replica(self):
         replica = self.add(slave_of_id=self.instance.id, task_status=InstanceTasks.BUILDING)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have a new source accept writes that did not answer when it became the source.
+
+A promotion or an ejection waits for its agent for two minutes. Then it ends, and records which
+instance is the source, so that a tenant can have that one failed over, or eject it. Nothing accepts
+writes meanwhile. The new source has a mark until it does (:mod:`trove_ceph.db.source_marks`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db.source_marks import SourceMark
+from trove_ceph.strategies.replication import left_replicas
+from trove_ceph.strategies.replication.replication_types import ReplicationStatus
+from trove_ceph.strategies.replication.source_dependencies import (
+    Member,
+    SourceDependencies,
+    task_at_rest,
+)
+
+LOG = logging.getLogger(__name__)
+
+
+def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
+    """Have a new source accept writes that did not answer when it became the source; idempotent.
+
+    The source before it is ejected, or is a replica of it, in Trove. The others follow it then.
+
+    :param mark: what has made it the source
+    :raises GuestUnavailableError: it does not answer
+    :raises OperationUnfinishedError: it must not accept writes yet
+    :raises ReplicasLeftError: a replica does not follow it; the watch repeats that
+    """
+    instance_id = member.instance_id
+    replicas, silent = _ask_replicas(deps, member)
+    found = deps.agents.status(instance_id)
+    for replica_id, replica in replicas.items():
+        if replica.accepts_writes:
+            raise exceptions.OperationUnfinishedError(
+                f'source {instance_id}: must not accept writes as long as its replica {replica_id} '
+                'does; detach that one'
+            )
+    if found.is_replica:
+        if found.gtid_unexecuted and found.is_applying:
+            raise exceptions.OperationUnfinishedError(
+                f'source {instance_id}: still executes what it has received'
+            )
+        # An ejection has fenced the former source, and this one has executed what it had received.
+        if mark is SourceMark.UNFINISHED_PROMOTION:
+            _check_has_all(instance_id, found, replicas.values(), silent)
+        deps.agents.detach(instance_id, for_failover=True)
+    if not found.accepts_writes:
+        deps.agents.enable_as_source(instance_id)
+    deps.rows.replace_task(instance_id, [task_at_rest(mark)], 'NONE')
+    now = deps.rows.find(instance_id)
+    if now is None or now.task not in ('NONE', 'RESTART_REQUIRED'):
+        # An operation that has begun meanwhile gives the former task back.
+        raise exceptions.OperationUnfinishedError(
+            f'source {instance_id}: accepts writes, and has another task'
+        )
+    deps.marks.remove(instance_id)
+    LOG.warning('Source %s: answers, and accepts writes now', instance_id)
+    left_replicas.follow_again(deps, member)
+
+
+def _ask_replicas(
+    deps: SourceDependencies, member: Member
+) -> tuple[Mapping[str, ReplicationStatus], Sequence[str]]:
+    """Return the replicas of a source that answer, and the ids of those that do not."""
+    found, silent = {}, []
+    for replica in deps.rows.list_replicas(member.instance_id):
+        try:
+            found[replica.instance_id] = deps.agents.status(replica.instance_id)
+        except exceptions.GuestUnavailableError as error:
+            LOG.info('Replica %s: does not answer: %s', replica.instance_id, error)
+            silent.append(replica.instance_id)
+    return found, silent
+
+
+def _check_has_all(
+    instance_id: str,
+    found: ReplicationStatus,
+    replicas: Iterable[ReplicationStatus],
+    silent: Sequence[str],
+) -> None:
+    """Return if a replica that is promoted has executed all that its former source has.
+
+    A resumed promotion may have taken it for the new source while it was silent.
+
+    :param replicas: those that answer. The former source is one, unless it is deleted
+    :param silent: the ids of the others
+    :raises OperationUnfinishedError: it has not, or the former source does not tell
+    """
+    former = next((one for one in replicas if found.follows(one)), None)
+    if former is None and silent:
+        raise exceptions.OperationUnfinishedError(
+            f'source {instance_id}: may lack what its former source has, which is one of '
+            f'{", ".join(silent)}, and does not answer'
+        )
+    if former is None:
+        return
+    if missing := former.gtid_executed - found.gtid_executed:
+        raise exceptions.OperationUnfinishedError(
+            f'source {instance_id}: lacks {missing.count} transactions that its former source has'
+        )

@@ -112,10 +112,15 @@ class InstanceOperations:
             while self._store.find_role(instance_id) is Role.PROMOTE_REPLICA:
                 if not deadline.pause(_POLL_SEC):
                     return self._claim_interrupted(Role.PROMOTE_REPLICA, instance_id)
+            while (claim := self._begin(Role.DELETE_INSTANCE, instance_id)) is None:
+                # Such as while the server of an ejected source is powered off.
+                is_short = self._store.find_role(instance_id) is Role.CHANGE_SOURCE
+                if not is_short or not deadline.pause(_POLL_SEC):
+                    return None
         except exceptions.TroveCephError as error:
             _warn_of_no_claim(instance_id, error)
             return None
-        return self._begin(Role.DELETE_INSTANCE, instance_id)
+        return claim
 
     @contextlib.contextmanager
     def exclusively(

@@ -22,6 +22,7 @@ from trove_ceph.strategies.replication.source_dependencies import (
     EJECTION_ERROR,
     Member,
     SourceDependencies,
+    task_at_rest,
 )
 from trove_ceph.taskmanager.source_work import SourceWork
 
@@ -37,6 +38,8 @@ class MarkedSources:
     def __init__(self, work: SourceWork):
         self._work = work
         self._due: dict[str, float] = {}
+        # The ejected sources that had no task when they were looked at last.
+        self._reset: set[str] = set()
 
     def start_due(
         self, marks: Mapping[str, SourceMark], threads: queue_worker.WorkerThreads
@@ -87,7 +90,8 @@ class MarkedSources:
         :raises GuestUnavailableError: it does not answer
         """
         if member.source_id is not None:
-            # Somebody has made it a replica since.
+            # Another replica became the source instead, or somebody has made it a replica since.
+            deps.rows.replace_task(member.instance_id, [task_at_rest(mark)], 'NONE')
             deps.marks.remove(member.instance_id)
             return
         replicas = deps.rows.list_replicas(member.instance_id)
@@ -100,9 +104,13 @@ class MarkedSources:
         """Cut off an ejected source that runs, and have its server powered off."""
         instance_id = member.instance_id
         if member.task == 'NONE':
-            LOG.warning('Instance %s: was ejected, and an operator has reset it', instance_id)
-            deps.marks.remove(instance_id)
+            # Twice, since Trove ends a change of the access rules without a task.
+            if instance_id in self._reset:
+                LOG.warning('Instance %s: was ejected, and an operator has reset it', instance_id)
+                deps.marks.remove(instance_id)
+            self._reset.add(instance_id)
             return
+        self._reset.discard(instance_id)
         if member.server_id is None or member.task != EJECTION_ERROR:
             return
         if deps.is_server_off(member.server_id):
@@ -114,16 +122,18 @@ class MarkedSources:
             deps.volumes.fence(member.volume_id, functools.partial(_confirm, deps, member))
         except exceptions.NotFencedError as error:
             LOG.error('Instance %s: is ejected, and may write again: %s', instance_id, error)
+        # The fence may have taken minutes.
+        _confirm(deps, member)
         deps.stop_server(member.server_id)
 
 
 def _confirm(deps: SourceDependencies, member: Member) -> None:
     """Return if an ejected source has not been given another use since.
 
-    :raises ClaimLostError: it has; its clients may be those of another server
+    :raises ClaimLostError: it has; its server, and the clients of its volume, may be others
     """
     found = deps.rows.find(member.instance_id)
     if found != member or deps.marks.find(member.instance_id) is not SourceMark.EJECTED:
         raise exceptions.ClaimLostError(
-            f'instance {member.instance_id}: is not ejected any more; its volume is not fenced'
+            f'instance {member.instance_id}: is not ejected any more; it is not cut off'
         )

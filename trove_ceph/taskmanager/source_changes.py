@@ -32,7 +32,7 @@ from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replication import fitness, group, left_replicas, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
-from trove_ceph.strategies.replication.ejection import Ejection
+from trove_ceph.strategies.replication.ejection import Ejection, give_up
 from trove_ceph.strategies.replication.promotion import Promotion
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 from trove_ceph.taskmanager.marked_sources import MarkedSources
@@ -150,14 +150,22 @@ class SourceChanges:
 
         :raises ReplicasLeftError: a replica is the source, but others do not follow it
         """
+        is_held = False
         try:
             with self._operations.exclusively(
                 Role.EJECT_SOURCE, source_id, {Role.CHANGE_SOURCE}
             ) as claim:
+                is_held = True
                 self._eject(claim, is_resumed=False)
         except _SourceStoppedError as stopped:
             if stopped.error is not None:
                 raise stopped.error from stopped
+        except exceptions.SourceNotChangedError:
+            # Another ejection has the same tasks.
+            ejections = (Role.EJECT_SOURCE, Role.TAKE_OVER)
+            if not is_held and self._store.find_role(source_id) not in ejections:
+                group.end_tasks(self._deps, group.members_of(self._deps, source_id))
+            raise
 
     def take_over(self, source_id: str, promoted_id: str | None, demands: fitness.Demands) -> None:
         """Give up a source for a replica that has all that is known, as its failover.
@@ -274,7 +282,9 @@ class SourceChanges:
             raise exceptions.OperationUnfinishedError(
                 f'instance {replica_id}: its source {source_id} is being ejected'
             )
-        return role is Role.CHANGE_SOURCE
+        # A promotion from a marked source is refused before it changes anything, and what handles
+        # the mark has the same role.
+        return role is Role.CHANGE_SOURCE and self._deps.marks.find(source_id) is None
 
     def _check_no_other(
         self,
@@ -317,7 +327,9 @@ class SourceChanges:
             source, replicas = deps.rows.find(source_id), deps.rows.list_replicas(source_id)
             if not replicas and deps.marks.find(source_id) is SourceMark.EJECTED:
                 # A worker that died has recorded the end.
-                group.end_tasks(deps, [source] if source else [])
+                if source is not None:
+                    group.end_tasks(deps, [source])
+                    give_up(deps, source)
                 return
             if source is None or not replicas:
                 self._give_up(deps, source_id, source_id)
@@ -340,6 +352,8 @@ class SourceChanges:
             promoted = None if promoted_id is None else deps.rows.find(promoted_id)
             # It may have been made the replica of another one since it took over.
             if promoted is not None and not replicas:
+                if source is not None:
+                    give_up(deps, source)
                 new_source.check_recorded(deps, promoted)
                 return
             ids = [one.instance_id for one in replicas]
@@ -441,6 +455,9 @@ class SourceChanges:
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
         with group.answers_needed(str(change)):
+            if deps.marks.find(source_id) is SourceMark.EJECTED:
+                # An earlier worker was about to record another end.
+                deps.marks.remove(source_id)
             deps.rows.end_tasks(change.tasks_if_failed())
             if instance_id is not None:
                 group.add_fault(deps, instance_id, tenant_errors.tenant_message(error))

@@ -19,8 +19,9 @@ LOG = logging.getLogger(__name__)
 _UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
 _OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
 _REPLACED = 'is getting another server or volume'
-_UNFINISHED = 'has become the source and does not answer'
-_EJECTED = 'is ejected'
+_UNFINISHED = 'has become the source, and does not answer yet'
+_EJECTED = 'was ejected'
+_LATER = '; repeat the request when that has ended'
 
 
 class Rows(Protocol):
@@ -67,9 +68,9 @@ class UncheckedRequests:
             why = _UNFINISHED if mark.is_unfinished else _EJECTED
         else:
             return False
-        reason = (
-            f'{what} was refused, since the instance {why}; repeat the request when that has ended'
-        )
+        reason = f'{what} was refused, since the instance {why}'
+        if why != _EJECTED:
+            reason += _LATER
         LOG.warning('Instance %s: %s', instance_id, reason)
         self._rows.add_fault(instance_id, reason)
         return True
@@ -92,8 +93,9 @@ class UncheckedRequests:
         has_failed = found is not None and found.task in _UPDATING
         # An operation may have begun if another change of the rules has ended before this one.
         own = self._find_task(instance_id)
-        before = _UPDATING if own is None else ('NONE', *_UPDATING)
-        self._rows.replace_task(instance_id, before, own or 'NONE')
+        after = own or task_at_rest(self._find_mark(instance_id))
+        before = _UPDATING if after == 'NONE' else ('NONE', *_UPDATING)
+        self._rows.replace_task(instance_id, before, after)
         if has_failed:
             self._rows.add_fault(
                 instance_id,

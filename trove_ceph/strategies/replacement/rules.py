@@ -55,7 +55,7 @@ def why_not(
     instance = f'instance {facts.instance_id}'
     if facts.is_deleted or facts.task == 'DELETING':
         return f'{instance}: is deleted'
-    # Its former source is fenced, and it has what that had.
+    # Its former source is fenced, and it has executed what it had received.
     is_idle = facts.task in IDLE_TASKS or facts.is_unfinished_source
     if not (is_idle if own_task is None else facts.task == own_task):
         return f'{instance}: has the task {facts.task}; repeat the request when it has ended'

@@ -35,6 +35,13 @@ _POLL_SEC = 2
 _FAILED_HOST_SEC = 5
 
 
+def give_up(deps: SourceDependencies, source: Member) -> None:
+    """Have nothing but an operator's request revive a source that is ejected; idempotent."""
+    # Trove may have ended another request meanwhile, such as a change of the access rules.
+    deps.rows.replace_task(source.instance_id, ['NONE'], EJECTION_ERROR)
+    deps.disable_failover(source)
+
+
 class Ejection:
     """The ejection of one source.
 
@@ -386,18 +393,17 @@ class Ejection:
         for instance_id in self._chosen.failures.keys() - {new_id}:
             # Not re-provisioned by itself, since it may have what no other has.
             self._deps.replicas.note_surplus(instance_id)
-            if instance_id not in self._surplus:
+            if instance_id not in self._surplus or instance_id in self._written_there:
                 # This ejection may have stopped it. The watch has it follow when it answers.
                 self._deps.replicas.note_stopped(instance_id)
         self._chosen.mark(SourceMark.UNFINISHED_EJECTION)
-        # Nothing but a request may revive what is given up.
         self._deps.marks.set(source_id, SourceMark.EJECTED)
-        self._deps.disable_failover(self._source)
         changes = [RowChange(source_id, None, EJECTION_ERROR)]
         for member in self._replicas.values():
             follows = None if member is self._chosen.member else new_id
             changes.append(group.row_of(self._deps, member, follows))
         self._deps.rows.record(changes)
+        give_up(self._deps, self._source)
         for instance_id, why in self._chosen.failures.items():
             then = self._describe_next(instance_id)
             self._fault(instance_id, f'ejection of {source_id}: {why}. {then}')

@@ -40,7 +40,8 @@ class NewSource:
     def mark(self, if_silent: SourceMark) -> None:
         """Mark the new source if its agent did not answer; otherwise, remove the mark that it has.
 
-        Before it is recorded as the source, so that a worker that dies in between leaves nothing.
+        Call it before the new source is recorded. A resumption that makes another replica the
+        source leaves the mark to what handles it.
         """
         if self.has_failed:
             self._deps.marks.set(self.member.instance_id, if_silent)

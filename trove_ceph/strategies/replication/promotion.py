@@ -269,6 +269,10 @@ class Promotion:
         self._new.attach(free)
 
     def _attach_old_source(self) -> None:
+        if self._new.has_failed:
+            # What the new source lacks of it is known when it answers, and is received then.
+            self._new.attach([self._source])
+            return
         try:
             source = self._deps.agents.status(self._source.instance_id)
             new = self._deps.agents.status(self._candidate_id)
@@ -303,7 +307,8 @@ class Promotion:
         self._new.mark(SourceMark.UNFINISHED_PROMOTION)
         if self._new.has_failed:
             for instance_id in self._new.failures.keys() - {new_id}:
-                # It follows the new source as soon as that serves.
+                # It follows the new source as soon as that serves, and may have more until then.
+                self._deps.replicas.note_surplus(instance_id)
                 self._deps.replicas.note_stopped(instance_id)
         changes = [group.row_of(self._deps, self._new.member, None)]
         changes += [group.row_of(self._deps, one, new_id) for one in followers]

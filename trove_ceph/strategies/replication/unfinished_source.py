@@ -15,9 +15,10 @@ from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.replication import left_replicas
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
+    EJECTION_ERROR,
+    PROMOTION_ERROR,
     Member,
     SourceDependencies,
-    task_at_rest,
 )
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
         deps.agents.detach(instance_id, for_failover=True)
     if not found.accepts_writes:
         deps.agents.enable_as_source(instance_id)
-    deps.rows.replace_task(instance_id, [task_at_rest(mark)], 'NONE')
+    # An ejection of it that was refused may have given it another one of the two.
+    deps.rows.replace_task(instance_id, [EJECTION_ERROR, PROMOTION_ERROR], 'NONE')
     now = deps.rows.find(instance_id)
     if now is None or now.task not in ('NONE', 'RESTART_REQUIRED'):
         # An operation that has begun meanwhile gives the former task back.

@@ -63,7 +63,10 @@ class Agents:
         return ThreadState.ON if is_applying else ThreadState.OFF
 
     def make_read_only(self, name, read_only):
-        self._server_of_long(name).is_read_only = read_only
+        server = self._server_of_long(name)
+        if server.source_id is not None and not read_only:
+            raise exceptions.GuestUnavailableError(f'guest agent of instance {name}: a replica')
+        server.is_read_only = read_only
         self._world.at_read_only()
 
     def wait_for_gtid(self, name, gtid_set, timeout_sec):
@@ -221,6 +224,7 @@ class Volumes:
         if 'ceph' in self._world.down:
             raise exceptions.NotFencedError(f'{volume_id}: no proof')
         self._world.servers[volume_id.removeprefix('volume-')].is_fenced = True
+        self._world.at_cut_off()
 
     def has_one_copy(self, volume_id):
         name = volume_id.removeprefix('volume-')

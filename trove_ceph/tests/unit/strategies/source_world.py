@@ -75,8 +75,8 @@ class World:
         #: The servers whose hosts are down for Nova, and the time limits of requests for a status.
         self.on_failed_hosts, self.time_limits = set(), []
         self.store = Store()
-        #: Called right before a fence is confirmed.
-        self.before_confirmed = lambda: None
+        #: Called right before a fence is confirmed, and when a server is fenced.
+        self.before_confirmed = self.at_cut_off = lambda: None
         #: Called when a server was made read-only, or writable.
         self.at_read_only = lambda: None
 

@@ -187,6 +187,13 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.assertEqual([], self.deleted)
         self.assertIsNone(self.store.find_role(self.instance.id))
 
+    def test_a_deletion_waits_for_short_work_on_an_instance(self):
+        """Such as the one that powers the server of an ejected source off."""
+        claim = self.store.begin(Role.CHANGE_SOURCE, self.instance.id, claims.Claimant('three'))
+        self.one._start_wait = lambda _sec: self.deadline(lambda: self.two.finish(claim))
+        with self.one.deleting(self.instance.id):
+            self.assertIs(DELETE, self.store.find_role(self.instance.id))
+
     @staticmethod
     def deadline(pause=lambda: None, left=1):
         """Return a deadline with some pauses left, in each of which something happens."""

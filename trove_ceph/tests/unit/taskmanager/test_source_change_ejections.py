@@ -306,6 +306,17 @@ class EjectionTest(base.BaseTestCase):
         self.assertEqual(({'two'}, set()), (self.world.with_surplus, self.world.paused))
         self.assertIn('Detach it to keep them', self.world.faults['two'][-1])
 
+    def test_a_replica_with_transactions_of_its_own(self):
+        """They are discarded as those of any replica, unless it is detached."""
+        self.kill_source()
+        self.world.servers['one'].executed |= gtids('a', 1, 5)
+        self.world.servers['two'].executed |= gtids('two', 1, 3)
+        self.assertRaises(exceptions.ReplicasLeftError, self.eject)
+        self.assertIn('Detach it now to keep them', self.world.faults['two'][-1])
+        self.world.changes(worker='watch')[0].resume_replicas('one')
+        self.assertEqual('one', self.world.servers['two'].source_id)
+        self.assertLessEqual(gtids('two', 1, 3), self.world.servers['two'].executed)
+
     def test_a_replica_that_does_not_answer(self):
         self.kill_source()
         self.world.servers['one'].is_silent = True

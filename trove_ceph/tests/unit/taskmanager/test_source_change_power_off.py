@@ -82,9 +82,22 @@ class PowerOffTest(base.BaseTestCase):
     def test_one_that_an_operator_has_given_another_use(self):
         """Its status was reset, so that it may be failed over."""
         self.world.tasks[SOURCE] = 'NONE'
-        self.world.recover()
+        changes, _operations = self.world.changes(worker='next')
+        changes.handle_marks(self.world.marks, worlds.AtOnce())
+        self.check_marked()
+        self.world.now += 60
+        changes.handle_marks(dict(self.world.marks), worlds.AtOnce())
         self.assertEqual(([_SERVER], {}), (self.world.stopped, self.world.marks))
         self.world.check_ended()
+
+    def test_one_without_a_task_for_a_moment(self):
+        """Trove ends a change of the access rules so."""
+        changes, _operations = self.world.changes(worker='next')
+        for task in ('NONE', 'EJECTION_ERROR', 'NONE'):
+            self.world.tasks[SOURCE] = task
+            changes.handle_marks(self.world.marks, worlds.AtOnce())
+            self.check_marked()
+            self.world.now += 60
 
     def test_one_with_another_task_is_left_alone(self):
         """Trove's API sets that of a change of the access rules."""
@@ -105,6 +118,12 @@ class PowerOffTest(base.BaseTestCase):
         self.world.before_confirmed = lambda: self.world.tasks.update({SOURCE: 'NONE'})
         self.world.recover(1)
         self.assertFalse(self.world.servers[SOURCE].is_fenced)
+        self.assertEqual([_SERVER], self.world.stopped)
+
+    def test_one_that_gets_another_use_while_it_is_fenced(self):
+        self.start_again()
+        self.world.at_cut_off = lambda: self.world.tasks.update({SOURCE: 'NONE'})
+        self.world.recover(1)
         self.assertEqual([_SERVER], self.world.stopped)
 
     def test_one_that_is_deleted(self):

@@ -6,6 +6,7 @@ import contextlib
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.tests import interruption
@@ -158,10 +159,12 @@ class UnfinishedSourceTest(base.BaseTestCase):
         self.answer(world)
         self.assertEqual(([], {}), (world.writers(), world.store.rows))
 
-    def make_lagging_promotion(self):
+    def make_lagging_promotion(self, answers_at_end=False):
         """Return a world whose resumed promotion took the silent "one" for the new source.
 
         Its first worker died when the source was read-only. So "one" may lack commits.
+
+        :param answers_at_end: it answers again when it was given up
         """
         for number in range(1000):
             world, strike = World(), worlds.Strike(number, after=True)
@@ -176,8 +179,17 @@ class UnfinishedSourceTest(base.BaseTestCase):
             server.executed |= more
         world.servers['one'].is_stuck = world.servers['one'].is_silent = True
         world.acknowledged |= more
-        world.recover(2)
-        self.check_silent(world, 'PROMOTION_ERROR')
+        if answers_at_end:
+            done = world.check_always
+
+            def check_always():
+                done()
+                world.servers['one'].is_silent = world.now < 120
+
+            world.check_always = check_always
+        world.recover(1)
+        if not answers_at_end:
+            self.check_silent(world, 'PROMOTION_ERROR')
         self.assertEqual(SOURCE, world.servers['one'].source_id)
         return world
 
@@ -200,6 +212,52 @@ class UnfinishedSourceTest(base.BaseTestCase):
         world.servers[SOURCE].is_silent = False
         world.recover()
         world.check_source('one', [SOURCE, 'two'])
+
+    def test_it_answers_when_the_old_source_is_to_follow_it(self):
+        """What it lacks must still be known when it is to accept writes."""
+        world = self.make_lagging_promotion(answers_at_end=True)
+        # The request of its agent that comes next takes its time.
+        self.assertEqual('one', world.sources[SOURCE])
+        self.answer(world, 2)
+        self.assertEqual([], world.writers())
+        world.servers['one'].is_stuck = False
+        world.recover()
+        world.changes(worker='watch')[0].resume_replicas('one')
+        world.check_source('one', [SOURCE, 'two'])
+
+    def test_an_ejection_of_a_promoted_one_is_refused(self):
+        """Its task is that of an ejection then."""
+        world = _make_promotion()
+        world.tasks['one'] = 'EJECTION_ERROR'
+        self.answer(world)
+        world.check_source('one', [SOURCE, 'two'])
+        self.assertEqual({'NONE'}, set(world.tasks.values()))
+
+    def test_a_promotion_of_its_replica_is_refused(self):
+        for is_silent in (True, False):
+            world = _make_ejection()
+            world.servers['one'].is_silent = is_silent
+            world.request('PROMOTING', 'one', 'two')
+            self.assertRaises(
+                exceptions.TroveCephError, world.changes(worker='next')[0].promote, 'two'
+            )
+            self.assertEqual([], world.writers())
+            self.assertEqual('EJECTION_ERROR', world.tasks['one'])
+            self.answer(world)
+            world.check_source('one', ['two'])
+
+    def test_a_promotion_of_its_replica_that_was_never_begun(self):
+        """Its row must not pass for one that has come to the point of no return."""
+        world = _make_ejection()
+        world.store.begin(Role.PROMOTE_REPLICA, 'two', Claimant('dead'))
+        world.store.begin(Role.CHANGE_SOURCE, 'one', Claimant('dead'))
+        world.servers['two'].is_silent = True
+        self.answer(world, 2)
+        self.assertEqual('one', world.sources['two'])
+        world.servers['two'].is_silent = False
+        world.recover()
+        world.changes(worker='watch')[0].resume_replicas('one')
+        world.check_source('one', ['two'])
 
     def test_its_former_source_is_deleted(self):
         world = self.make_lagging_promotion()
@@ -226,8 +284,28 @@ class UnfinishedSourceTest(base.BaseTestCase):
                         break
                 self.assertGreater(number, 8)
 
+    def test_the_taskmanager_dies_at_any_time(self):
+        """Whatever the next one does, there is one writer in the end, and no task or mark left."""
+        for make_world in (_make_promotion, _make_ejection):
+            for number in range(1000):
+                strike = worlds.Strike(number, after=True)
+                world = make_world(strike=strike)
+                world.recover(2)
+                self.answer(world)
+                (new,) = {one for one, source in world.sources.items() if source is None} - (
+                    {SOURCE} if world.servers[SOURCE].is_fenced else set()
+                )
+                world.changes(worker='watch')[0].resume_replicas(new)
+                others = {one for one, source in world.sources.items() if source is not None}
+                world.check_source(new, others)
+                left = {world.tasks[one] for one in (new, *others)}
+                self.assertEqual({'NONE'}, left, number)
+                if not strike.struck:
+                    break
+            self.assertGreater(number, 20)
+
     def test_the_taskmanager_dies_when_it_is_recorded(self):
-        """The next one finds that it may not accept writes, from Trove's rows."""
+        """The next one finds that it may not accept writes, from its mark."""
         for make_world, task in (
             (_make_promotion, 'PROMOTION_ERROR'),
             (_make_ejection, 'EJECTION_ERROR'),

@@ -143,7 +143,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
         marks = source_marks.SourceMarkStore()
         self.addCleanup(marks.remove, self.instance.id)
         for mark, task, why in (
-            (SourceMark.EJECTED, InstanceTasks.EJECTION_ERROR, 'is ejected'),
+            (SourceMark.EJECTED, InstanceTasks.EJECTION_ERROR, 'was ejected'),
             (SourceMark.UNFINISHED_EJECTION, InstanceTasks.EJECTION_ERROR, 'does not answer'),
             (SourceMark.UNFINISHED_PROMOTION, InstanceTasks.PROMOTION_ERROR, 'does not answer'),
         ):
@@ -151,6 +151,20 @@ class UncheckedRequestsTest(base.BaseTestCase):
             self.request_access()
             self.assertEqual(([], task), (self.calls, self.task()))
             self.assertIn(why, self.fault())
+
+    def test_an_instance_that_is_ejected_meanwhile(self):
+        """Trove ends the change without a task."""
+        marks = source_marks.SourceMarkStore()
+        self.addCleanup(marks.remove, self.instance.id)
+
+        def change(_access):
+            marks.set(self.instance.id, SourceMark.EJECTED)
+            self.set_task(InstanceTasks.NONE)
+
+        self.update_access = change
+        self.request_access()
+        self.assertEqual(InstanceTasks.EJECTION_ERROR, self.task())
+        self.assertIsNone(self.fault())
 
     def test_refused_while_a_replica_takes_over(self):
         self.store.advance(self.replace(), Event.TAKE_OVER)

@@ -162,9 +162,7 @@ class InstanceOperations:
         :param over: see :meth:`.InstanceOperationStore.begin`
         :raises ServiceUnavailableError: the database does not answer
         """
-        claim = self._heartbeat.acquire(
-            lambda: self._store.begin(role, instance_id, self._worker, over)
-        )
+        claim = self._try(role, instance_id, over)
         try:
             yield claim
         except BaseException as error:
@@ -174,10 +172,15 @@ class InstanceOperations:
         if claim is not None:
             self.finish(claim)
 
+    def _try(self, role: Role, instance_id: str, over: Collection[Role]) -> claims.Claim | None:
+        """See :meth:`.InstanceOperationStore.begin`."""
+        return self._heartbeat.acquire(
+            lambda: self._store.begin(role, instance_id, self._worker, over)
+        )
+
     def _await(self, role: Role, instance_id: str, over: Collection[Role]) -> claims.Claim:
         deadline = self._start_wait(_BUSY_SEC)
-        begin = functools.partial(self._store.begin, role, instance_id, self._worker, over)
-        while (claim := self._heartbeat.acquire(begin)) is None:
+        while (claim := self._try(role, instance_id, over)) is None:
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.SourceNotChangedError(
                     f'instance {instance_id}: another operation works on it; repeat the request '
@@ -234,9 +237,7 @@ class InstanceOperations:
 
     def _begin(self, role: Role, instance_id: str) -> claims.Claim | None:
         try:
-            return self._heartbeat.acquire(
-                lambda: self._store.begin(role, instance_id, self._worker, _ENDED)
-            )
+            return self._try(role, instance_id, _ENDED)
         except exceptions.TroveCephError as error:
             _warn_of_no_claim(instance_id, error)
             return None

@@ -105,10 +105,12 @@ class MarkedSources:
         instance_id = member.instance_id
         if member.task == 'NONE':
             # Twice, since Trove ends a change of the access rules without a task.
-            if instance_id in self._reset:
-                LOG.warning('Instance %s: was ejected, and an operator has reset it', instance_id)
-                deps.marks.remove(instance_id)
-            self._reset.add(instance_id)
+            if instance_id not in self._reset:
+                self._reset.add(instance_id)
+                return
+            LOG.warning('Instance %s: was ejected, and an operator has reset it', instance_id)
+            deps.marks.remove(instance_id)
+            self._reset.discard(instance_id)
             return
         self._reset.discard(instance_id)
         if member.server_id is None or member.task != EJECTION_ERROR:

@@ -14,6 +14,7 @@ from trove_ceph.strategies.replication.source_dependencies import Member, Source
 from trove_ceph.strategies.restore import flatten
 from trove_ceph.taskmanager import (
     changed_replicas,
+    choices,
     guest_factory,
     instance_operations,
     replication_factory,
@@ -84,7 +85,7 @@ def make_source_changes(
                 functools.partial(tiers_file.load, conf.trove_ceph_backup.tiers_file),
                 functools.partial(flatten.stop_flattening, deps),
             ),
-            choices=source_changes.Choices(store, deps.worker, operations.finish),
+            choices=choices.Choices(store, deps.worker, operations.finish),
             marks=source_marks.SourceMarkStore(),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,

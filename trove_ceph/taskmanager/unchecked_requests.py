@@ -20,8 +20,6 @@ _UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
 _OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
 _REPLACED = 'is getting another server or volume'
 _UNFINISHED = 'has become the source, and does not answer yet'
-_EJECTED = 'was ejected'
-_LATER = '; repeat the request when that has ended'
 
 
 class Rows(Protocol):
@@ -59,18 +57,11 @@ class UncheckedRequests:
         :raises ServiceUnavailableError: the database does not answer
         """
         own, mark = self._find_task(instance_id), self._find_mark(instance_id)
-        if own is not None:
-            self._rows.replace_task(instance_id, (task,), own)
-            why = _OPERATIONS.get(own, _REPLACED)
-        elif mark is not None:
-            # Trove would end the request without a task, so that the instance could be revived.
-            self._rows.replace_task(instance_id, (task,), task_at_rest(mark))
-            why = _UNFINISHED if mark.is_unfinished else _EJECTED
-        else:
+        if own is None and mark is None:
             return False
-        reason = f'{what} was refused, since the instance {why}'
-        if why != _EJECTED:
-            reason += _LATER
+        # Trove would end the request without a task, so that an ejected source could be revived.
+        self._rows.replace_task(instance_id, (task,), own or task_at_rest(mark))
+        reason = f'{what} was refused, since the instance {_describe(own, mark)}'
         LOG.warning('Instance %s: %s', instance_id, reason)
         self._rows.add_fault(instance_id, reason)
         return True
@@ -102,3 +93,14 @@ class UncheckedRequests:
                 'changing the access rules failed, so that some of the former ones may still hold; '
                 'repeat the request',
             )
+
+
+def _describe(own: str | None, mark: SourceMark | None) -> str:
+    """Return what an instance does, or what became of it, and what to do.
+
+    :param own: the task of the operation on it; None: it has a mark
+    """
+    if own is None and mark is SourceMark.EJECTED:
+        return 'was ejected'
+    why = _UNFINISHED if own is None else _OPERATIONS.get(own, _REPLACED)
+    return f'{why}; repeat the request when that has ended'

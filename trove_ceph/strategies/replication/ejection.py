@@ -67,7 +67,6 @@ class Ejection:
         self._known = GtidSet()
         self._new: new_source.NewSource | None = None
         self._surplus: dict[str, GtidSet] = {}
-        self._written_there: set[str] = set()
         self._missing = GtidSet()
         self._has_begun = is_resumed
         self._begun: set[str] | None = None
@@ -310,11 +309,6 @@ class Ejection:
             if one != chosen and not server.follows(found[chosen])
             if (surplus := server.gtid_known - found[chosen].gtid_executed)
         }
-        self._written_there = {
-            one
-            for one, surplus in self._surplus.items()
-            if not surplus - surplus.written_by(found[one].server_uuid)
-        }
         self._new = new_source.NewSource(self._deps, self._replicas[chosen])
         self._new.failures |= self._candidates.silent
         # Shows the next worker which replica may accept writes.
@@ -393,7 +387,7 @@ class Ejection:
         for instance_id in self._chosen.failures.keys() - {new_id}:
             # Not re-provisioned by itself, since it may have what no other has.
             self._deps.replicas.note_surplus(instance_id)
-            if instance_id not in self._surplus or instance_id in self._written_there:
+            if instance_id not in self._surplus or self._has_written(instance_id):
                 # This ejection may have stopped it. The watch has it follow when it answers.
                 self._deps.replicas.note_stopped(instance_id)
         self._chosen.mark(SourceMark.UNFINISHED_EJECTION)
@@ -422,13 +416,19 @@ class Ejection:
 
     def _describe_next(self, instance_id: str) -> str:
         """Return what becomes of an instance that does not follow, or does not accept writes."""
-        if instance_id in self._written_there:
+        if instance_id in self._surplus and self._has_written(instance_id):
             return 'Detach it now to keep them: what was written on a replica is discarded later'
         if instance_id in self._surplus:
             return 'Detach it to keep them, or re-provision it to discard them'
         if instance_id == self._chosen.member.instance_id:
             return 'It accepts writes as soon as it answers'
         return 'It follows the new source as soon as it can'
+
+    def _has_written(self, instance_id: str) -> bool:
+        """Return whether a replica has written all of its surplus itself."""
+        found, _begun = self._last_look
+        surplus = self._surplus[instance_id]
+        return not surplus - surplus.written_by(found[instance_id].server_uuid)
 
     def _describe_missing(self) -> str:
         """Return which transactions of the old source or a replica are missing, as far as known."""

@@ -44,6 +44,19 @@ def members_of(deps: SourceDependencies, source_id: str) -> list[Member]:
     return [*deps.rows.list_replicas(source_id), *filter(None, [source])]
 
 
+def ask(
+    deps: SourceDependencies, members: Iterable[Member]
+) -> tuple[dict[str, ReplicationStatus], dict[str, str]]:
+    """Return the statuses of the instances that answer, and why the others do not, by their ids."""
+    found, silent = {}, {}
+    for member in members:
+        try:
+            found[member.instance_id] = deps.agents.status(member.instance_id)
+        except exceptions.GuestUnavailableError as error:
+            silent[member.instance_id] = str(error)
+    return found, silent
+
+
 def restore_writes(deps: SourceDependencies, source_id: str) -> None:
     """Have a source accept writes that an operation has left read-only; idempotent.
 

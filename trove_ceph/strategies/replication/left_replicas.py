@@ -7,10 +7,8 @@ whose server was being replaced while its source was ejected connects to the ser
 So whatever way the operation ends, the watch over replicas finds them when the source serves.
 """
 
-from collections.abc import Sequence
-
 from trove_ceph import exceptions
-from trove_ceph.strategies.replication import new_source, observation
+from trove_ceph.strategies.replication import group, new_source, observation
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus, ThreadState
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 
@@ -24,14 +22,21 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
     :raises ReplicasLeftError: one that was stopped does not receive yet; repeat the call
     """
     marked = set(deps.replicas.stopped(source.instance_id))
-    statuses, waiting = _ask(deps, source)
+    members = deps.rows.list_replicas(source.instance_id)
+    tasks = {one.instance_id: deps.find_task(one.instance_id) for one in members}
+    busy = {one: f'has the task {task}' for one, task in tasks.items() if task is not None}
+    free = [one for one in members if one.instance_id not in busy]
+    statuses, silent = group.ask(deps, free)
+    waiting = busy | silent
     # After its replicas, which may receive from it by way of its former source.
     status = deps.agents.status(source.instance_id)
     left = []
-    for member, found in statuses:
+    for member in free:
         replica_id = member.instance_id
+        if replica_id in silent:
+            continue
         try:
-            if _is_left(found, status, replica_id in marked):
+            if _is_left(statuses[replica_id], status, replica_id in marked):
                 left.append(member)
             elif replica_id in marked:
                 deps.replicas.forget_stopped(replica_id)
@@ -52,22 +57,6 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
         raise exceptions.ReplicasLeftError(
             f'source {source.instance_id}: a replica does not receive again: {why}'
         )
-
-
-def _ask(
-    deps: SourceDependencies, source: Member
-) -> tuple[Sequence[tuple[Member, ReplicationStatus]], dict[str, str]]:
-    """Return the replicas of a source with their statuses, and why others cannot receive now."""
-    statuses, waiting = [], {}
-    for member in deps.rows.list_replicas(source.instance_id):
-        replica_id = member.instance_id
-        try:
-            if (task := deps.find_task(replica_id)) is not None:
-                raise exceptions.GuestUnavailableError(f'has the task {task}')
-            statuses.append((member, deps.agents.status(replica_id)))
-        except exceptions.GuestUnavailableError as error:
-            waiting[replica_id] = str(error)
-    return statuses, waiting
 
 
 def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: bool) -> bool:

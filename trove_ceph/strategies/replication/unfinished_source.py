@@ -6,13 +6,13 @@ instance is the source, so that a tenant can have that one failed over, or eject
 writes meanwhile. The new source has a mark until it does (:mod:`trove_ceph.db.source_marks`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db.source_marks import SourceMark
-from trove_ceph.strategies.replication import left_replicas
+from trove_ceph.strategies.replication import group, left_replicas
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
     EJECTION_ERROR,
@@ -35,7 +35,7 @@ def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
     :raises ReplicasLeftError: a replica does not follow it; the watch repeats that
     """
     instance_id = member.instance_id
-    replicas, silent = _ask_replicas(deps, member)
+    replicas, silent = group.ask(deps, deps.rows.list_replicas(instance_id))
     found = deps.agents.status(instance_id)
     for replica_id, replica in replicas.items():
         if replica.accepts_writes:
@@ -67,25 +67,11 @@ def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
     left_replicas.follow_again(deps, member)
 
 
-def _ask_replicas(
-    deps: SourceDependencies, member: Member
-) -> tuple[Mapping[str, ReplicationStatus], Sequence[str]]:
-    """Return the replicas of a source that answer, and the ids of those that do not."""
-    found, silent = {}, []
-    for replica in deps.rows.list_replicas(member.instance_id):
-        try:
-            found[replica.instance_id] = deps.agents.status(replica.instance_id)
-        except exceptions.GuestUnavailableError as error:
-            LOG.info('Replica %s: does not answer: %s', replica.instance_id, error)
-            silent.append(replica.instance_id)
-    return found, silent
-
-
 def _check_has_all(
     instance_id: str,
     found: ReplicationStatus,
     replicas: Iterable[ReplicationStatus],
-    silent: Sequence[str],
+    silent: Collection[str],
 ) -> None:
     """Return if a replica that is promoted has executed all that its former source has.
 

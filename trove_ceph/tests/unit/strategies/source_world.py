@@ -14,7 +14,7 @@ from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.source_dependencies import SourceDependencies
-from trove_ceph.taskmanager import instance_operations, source_changes, source_work
+from trove_ceph.taskmanager import choices, instance_operations, source_changes, source_work
 from trove_ceph.tests.unit.strategies import replacement_world, source_services
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.source_servers import Server, gtids
@@ -136,14 +136,14 @@ class World:
             beating,
             lambda seconds: deps.deadline(seconds),
         )
-        choices = source_changes.Choices(self.store, claimant, operations.finish)
+        noted = choices.Choices(self.store, claimant, operations.finish)
         nova = client(self.nova(), 'nova')
         deps = SourceDependencies(
             rows=client(source_services.Rows(self), 'rows'),
             agents=client(self.agents(), 'agents'),
             replicas=client(source_services.Replicas(self), 'replicas'),
             volumes=client(self.volumes(), 'volumes'),
-            choices=choices,
+            choices=noted,
             marks=client(source_services.Marks(self), 'marks'),
             find_task=self.other_tasks.get,
             is_blocked=self.blocked.__contains__,

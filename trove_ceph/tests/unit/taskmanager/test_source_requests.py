@@ -21,8 +21,8 @@ from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.taskmanager import (
     changed_replicas,
+    choices,
     manager,
-    source_changes,
     source_changes_factory,
     source_requests,
 )
@@ -261,24 +261,20 @@ class ChangedReplicasTest(base.BaseTestCase):
             self.operations.finish(claim)
 
     def test_choices(self):
-        choices = source_changes.Choices(
-            self.operations, claims.Claimant('worker'), self.operations.finish
-        )
+        noted = choices.Choices(self.operations, claims.Claimant('worker'), self.operations.finish)
         for _again in range(2):
-            choices.note(self.instance.id)
-        self.assertEqual({self.instance.id}, choices.find([self.instance.id, 'other']))
-        choices.forget(self.instance.id)
-        self.assertEqual(set(), choices.find([self.instance.id]))
+            noted.note(self.instance.id)
+        self.assertEqual({self.instance.id}, noted.find([self.instance.id, 'other']))
+        noted.forget(self.instance.id)
+        self.assertEqual(set(), noted.find([self.instance.id]))
 
     def test_no_choice_of_an_instance_that_is_deleted(self):
         claim = self.operations.begin(
             Role.DELETE_INSTANCE, self.instance.id, claims.Claimant('other')
         )
         self.addCleanup(self.operations.finish, claim)
-        choices = source_changes.Choices(
-            self.operations, claims.Claimant('worker'), self.operations.finish
-        )
-        self.assertRaises(exceptions.SourceNotChangedError, choices.note, self.instance.id)
+        noted = choices.Choices(self.operations, claims.Claimant('worker'), self.operations.finish)
+        self.assertRaises(exceptions.SourceNotChangedError, noted.note, self.instance.id)
 
     def test_a_role_that_is_left(self):
         worker = claims.Claimant('worker', is_dead=lambda _name: True)

@@ -30,6 +30,7 @@ from trove_ceph.strategies.replication.replication_types import ReplicationStatu
 from trove_ceph.strategies.replication.source_dependencies import RowChange, SourceDependencies
 from trove_ceph.taskmanager import (
     changed_replicas,
+    choices,
     source_changes,
     source_changes_factory,
     source_work,
@@ -110,7 +111,7 @@ class SuccessorsTest(base.BaseTestCase):
                 has_one_copy=lambda _volume_id: False,
                 flatten=lambda _volume_id: None,
             ),
-            choices=source_changes.Choices(store, worker, operations.finish),
+            choices=choices.Choices(store, worker, operations.finish),
             marks=source_marks.SourceMarkStore(),
             find_task=tasks.find,
             is_blocked=tasks.is_blocked,

@@ -31,7 +31,7 @@ class RbdDevice:
     :param user: cephx name without ``client.``
     :param directory: of the export; is created
     :param direct: as QEMU's ``cache=none``: do not use librbd's cache
-    :param environment: of the daemon; default this process's environment
+    :param environment: of the daemon and of losetup; default this process's environment
     """
 
     def __init__(
@@ -68,7 +68,10 @@ class RbdDevice:
         """
         with contextlib.ExitStack() as stack:
             export = self._export(stack)
-            self.device = commands.run('losetup', '--direct-io=on', '--find', '--show', export)
+            self.device = commands.run(
+                *('losetup', '--direct-io=on', '--find', '--show', export),
+                environment=self._environment,
+            )
             stack.callback(detach, self.device)
             self._stack = stack.pop_all()
         return self

@@ -8,12 +8,16 @@ elsewhere. The next workspace removes what a killed owner left; so does::
 
     python -m trove_ceph.host.workspace
 
+A workspace is a directory only while it has a record of its owner. While it is created or deleted,
+its name begins with a dot and names the process that does it, so a kill then leaves nothing either.
+
 ``PR_SET_PDEATHSIG`` does not tie children to their parent: the kernel sends that signal when the
 *thread* that started them ends, so a server entered in a thread pool would die with the pool.
 """
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +42,9 @@ _STORAGE_DAEMON = 'qemu-storage-daemon'
 _CEPH = 'ceph'
 # The type of the file system through which a storage daemon exports an image.
 _EXPORT = 'fuse'
+_OWNER = 'owner'
+# The pid and start of the process that creates or deletes a workspace, and the name of that.
+_UNNAMED = re.compile(r'\.(\d+)-(\d+)\.(.+)')
 # The kernel truncates the name of a program.
 _COMM_CHARACTERS = 15
 
@@ -55,19 +62,18 @@ class Workspace:
 
     def __enter__(self) -> 'Workspace':
         clear_stale(self._prefix, self._parent)
-        self.path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._parent))
+        unnamed = Path(tempfile.mkdtemp(prefix=_unnamed(self._prefix), dir=self._parent))
         # mysqld runs as another user and must reach the directory of its socket.
-        self.path.chmod(0o711)
-        unfinished = self.path / 'owner.new'
-        unfinished.write_text(processes.identity(os.getpid()))
-        unfinished.rename(self.path / 'owner')
+        unnamed.chmod(0o711)
+        (unnamed / _OWNER).write_text(processes.identity(os.getpid()))
+        self.path = unnamed.rename(unnamed.with_name(_name(unnamed)))
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Stop, unmount, detach and delete all resources.
 
-        :raises StorageCommandError: an RBD image could not be removed; the directory stays, and
-            the workspace of a later owner tries again
+        :raises StorageCommandError: an RBD image or the directory could not be removed; the
+            workspace of a later owner tries again
         """
         try:
             clear(self.path)
@@ -93,13 +99,14 @@ def launcher_environment(directory: Path) -> dict[str, str]:
 def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
     """Clear every workspace of this user whose owner has ended, and return their directories."""
     cleared = []
-    for directory in (parent or Path(tempfile.gettempdir())).glob(prefix + '*'):
+    parent = parent or Path(tempfile.gettempdir())
+    for directory in (*parent.glob(f'{prefix}*'), *parent.glob(f'.*.{prefix}*')):
         with contextlib.suppress(FileNotFoundError):
             # Only this user may write the records, since clearing removes what they name.
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 continue
-            owner = (directory / 'owner').read_text()
-            if owner and owner == processes.identity(int(owner.split()[0])):
+            owner = _owner_of(directory)
+            if owner == processes.identity(int(owner.split()[0])):
                 continue
             try:
                 clear(directory)
@@ -113,7 +120,8 @@ def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
 def clear(directory: Path) -> None:
     """Stop every process of a workspace, remove its mounts and loop devices, delete its files.
 
-    :raises StorageCommandError: an RBD image could not be removed; its record stays
+    :raises StorageCommandError: an RBD image could not be removed, whose record stays; or the
+        directory could not, because something still uses it
     """
     # A file system uses a loop device, which uses the export of a process, so release them in that
     # order. The export is unmounted after the loop device is detached: the device is found by the
@@ -126,7 +134,35 @@ def clear(directory: Path) -> None:
     external_resources.remove_all(directory)
     _kill_all(directory)
     _detach_all(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+    _delete(directory)
+
+
+def _delete(directory: Path) -> None:
+    unnamed = directory.with_name(_unnamed(_name(directory)))
+    # Another process may have cleared what a killed owner left.
+    with contextlib.suppress(FileNotFoundError):
+        directory.rename(unnamed)
+        try:
+            shutil.rmtree(unnamed)
+        except OSError as error:
+            raise exceptions.StorageCommandError(f'Cannot delete {unnamed}: {error}') from error
+
+
+def _unnamed(name: str) -> str:
+    """Return the name of a workspace that this process creates or deletes."""
+    return f'.{processes.identity(os.getpid()).replace(" ", "-")}.{name}'
+
+
+def _name(directory: Path) -> str:
+    unnamed = _UNNAMED.fullmatch(directory.name)
+    return unnamed[3] if unnamed else directory.name
+
+
+def _owner_of(directory: Path) -> str:
+    """Return the identity of the process that owns, creates or deletes a workspace."""
+    if unnamed := _UNNAMED.fullmatch(directory.name):
+        return f'{unnamed[1]} {unnamed[2]}'
+    return (directory / _OWNER).read_text()
 
 
 def members(directory: Path) -> list[tuple[int, str]]:

@@ -216,7 +216,9 @@ class HostSandbox:
         run.mkdir()
         options = f'mode=700,uid={ids[0]},gid={ids[1]},size={_RUN_BYTES},nr_inodes=256'
         commands.run(
-            *('mount', '-t', 'tmpfs', '-o', f'nosuid,nodev,noexec,{options}', 'inspection', run)
+            *('mount', '-t', 'tmpfs', '-o', f'nosuid,nodev,noexec,{options}', 'inspection', run),
+            # If this process is killed now, the next inspection finds the command and ends it.
+            environment=workspace.launcher_environment(self._directory),
         )
         self._stack.callback(commands.run, 'umount', '--lazy', run)
         self._stack.enter_context(

@@ -12,6 +12,10 @@ from trove_ceph.host import external_resources, processes, rbd_pool, workspace
 ENDED = '4194305 1'
 
 
+class Killed(BaseException):
+    """The end of a process."""
+
+
 class FakeCommand:
     """A fake ``rbd`` command; every call fails while ``broken``."""
 
@@ -90,6 +94,62 @@ class WorkspaceTest(base.BaseTestCase):
         self.assertEqual([disk], list(self.parent.iterdir()))
         self.assertEqual([], list(disk.iterdir()))
         self.assertEqual([], self.rbd.images)
+
+    def kill_at(self, step, action):
+        """Perform an action in a process that is killed instead of one of its steps."""
+        with (
+            mock.patch.object(processes, 'identity', return_value=ENDED),
+            mock.patch(step, side_effect=Killed),
+        ):
+            self.assertRaises(Killed, action)
+
+    def test_an_owner_killed_while_it_creates_a_workspace(self):
+        for step in ('chmod', 'write_text', 'rename'):
+            self.kill_at(f'pathlib.Path.{step}', self.enter)
+            self.assertEqual(1, len(list(self.parent.iterdir())), step)
+
+            self.assertEqual(1, len(workspace.clear_stale(parent=self.parent)), step)
+
+            self.assertEqual([], list(self.parent.iterdir()), step)
+
+    def test_an_owner_killed_while_it_deletes_a_workspace(self):
+        for step in ('os.unlink', 'os.rmdir'):
+            space = self.enter()
+            self.kill_at(step, lambda space=space: workspace.clear(space.path))
+            self.assertEqual(1, len(list(self.parent.iterdir())), step)
+
+            self.assertEqual(1, len(workspace.clear_stale(parent=self.parent)), step)
+
+            self.assertEqual([], list(self.parent.iterdir()), step)
+
+    def test_a_workspace_that_another_process_creates_or_deletes_is_left_alone(self):
+        unnamed = self.parent / f'.{processes.identity(1).replace(" ", "-")}.{workspace.PREFIX}a'
+        unnamed.mkdir()
+
+        self.assertEqual([], workspace.clear_stale(parent=self.parent))
+
+        self.assertTrue(unnamed.is_dir())
+
+    def test_a_directory_in_use_is_reported_and_cleared_later(self):
+        space = self.enter()
+        with mock.patch('os.rmdir', side_effect=OSError('Device or resource busy')):
+            error = self.assertRaises(
+                exceptions.StorageCommandError, space.__exit__, None, None, None
+            )
+        self.assertIn('Device or resource busy', str(error))
+        (left,) = self.parent.iterdir()
+
+        workspace.clear(left)
+
+        self.assertEqual([], list(self.parent.iterdir()))
+
+    def test_a_workspace_can_be_cleared_twice(self):
+        space = self.enter()
+
+        workspace.clear(space.path)
+        workspace.clear(space.path)
+
+        self.assertEqual([], list(self.parent.iterdir()))
 
     def test_the_record_of_an_image_that_cannot_be_removed_stays(self):
         space = self.enter()

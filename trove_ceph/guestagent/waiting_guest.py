@@ -31,9 +31,11 @@ from trove_ceph.guestagent import (
     hot_server,
     network_interface,
     preload,
+    rehearsal,
     replacement_process,
 )
 from trove_ceph.guestagent import waiting_messages as messages
+from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
@@ -283,7 +285,7 @@ def _served(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Iterator[None]:
 
 
 def prepare(conf: cfg.ConfigOpts) -> None:
-    """Prepare what Trove's agent does at its start, as far as it does not depend on the instance.
+    """Prepare what the agent and its server need, as far as it does not depend on the instance.
 
     Idempotent; raises anything.
     """
@@ -292,7 +294,10 @@ def prepare(conf: cfg.ConfigOpts) -> None:
     gid = datastore.database_service_gid or uid
     operating_system.create_user(datastore.database_service_uname, user_id=uid, group_id=gid)
     # systemd starts docker at the first request.
-    docker.from_env().ping()
+    client = docker.from_env()
+    client.ping()
+    image = f'{datastore.docker_image}:{conf.datastore_version}'
+    rehearsal.run(client, filesystem.HostStorage(), image, uid, gid)
 
 
 def wait(conf: cfg.ConfigOpts) -> messages.Binding:

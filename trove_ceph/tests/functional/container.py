@@ -26,9 +26,10 @@ POLL_SEC = 0.02
 DATA = 'data'
 
 ENTER = """
-for name in dev/shm proc tmp; do mkdir -p "$ROOTFS/$name"; done
+for name in dev/shm etc/mysql proc tmp; do mkdir -p "$ROOTFS/$name"; done
 mount --bind "$VOLUME" "$ROOTFS/var/lib/mysql"
 mount --bind "$RUN" "$ROOTFS/run/mysqld"
+mount --bind "$SETTINGS" "$ROOTFS/etc/mysql"
 mount --bind "$HOOKS" "$ROOTFS/docker-entrypoint-initdb.d"
 mount --bind "$FAULTS" "$ROOTFS/mnt"
 mount --bind /dev "$ROOTFS/dev"
@@ -48,7 +49,7 @@ if [ "$(wc -l </mnt/commands)" = "$(cat /mnt/halt)" ]; then
 fi
 exec "$name" "$@"
 """
-FAULTY_COMMANDS = ('chmod', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'tar')
+FAULTY_COMMANDS = ('chmod', 'cp', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'tar')
 
 
 class Container(fixtures.Fixture):
@@ -67,6 +68,8 @@ class Container(fixtures.Fixture):
         self.environment = {'MYSQL_INITDB_SKIP_TZINFO': '1'} | environment
         self.hooks = Path(directory) / 'hooks'
         self._directory = Path(directory)
+        #: The directory that becomes /etc/mysql.
+        self.settings = self._directory / 'settings'
         self._run = self._directory / 'run'
         self._faults = self._directory / 'faults'
         self._options = [f'--datadir=/var/lib/mysql/{DATA}', *options]
@@ -75,7 +78,7 @@ class Container(fixtures.Fixture):
         self._log = self._directory / 'container.log'
 
     def _setUp(self):
-        for path in (self._run, self._faults, self.hooks, self.data):
+        for path in (self._run, self._faults, self.hooks, self.settings, self.data):
             path.mkdir(parents=True)
             os.chown(path, UID, UID)
         for name in FAULTY_COMMANDS:
@@ -94,20 +97,33 @@ class Container(fixtures.Fixture):
 
         :param halt_before: number of the external command before which the entrypoint halts.
         """
+        self._start(
+            [
+                '--skip-networking',
+                *(f'--{name}={value}' for name, value in mysqld.SMALL.items()),
+                *('--socket=/var/run/mysqld/mysqld.sock', *self._options),
+            ],
+            halt_before,
+        )
+
+    def start_command(self, command, halt_before=0):
+        """Start the container for a command instead of mysqld."""
+        self._start([command], halt_before)
+
+    def _start(self, command, halt_before):
         for name in ('commands', 'halted'):
             (self._faults / name).unlink(missing_ok=True)
         (self._faults / 'halt').write_text(str(halt_before))
         path = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
         variables = {'PATH': f'/mnt:{path}' if halt_before else path} | self.environment
         arguments = [f'{name}={value}' for name, value in variables.items()]
-        arguments += ['tini', '--', 'docker-entrypoint.sh', '--skip-networking']
-        arguments += [f'--{name}={value}' for name, value in mysqld.SMALL.items()]
-        arguments += ['--socket=/var/run/mysqld/mysqld.sock', *self._options]
+        arguments += ['tini', '--', 'docker-entrypoint.sh', *command]
         paths = {
             'ROOTFS': mysqld.rootfs(),
             'VOLUME': self.volume,
             'RUN': self._run,
             'HOOKS': self.hooks,
+            'SETTINGS': self.settings,
             'FAULTS': self._faults,
             'USER_ID': self._user,
         }
@@ -140,9 +156,13 @@ class Container(fixtures.Fixture):
     def wait_until_halted(self):
         """Wait for the requested halt.
 
-        :returns: the command before which the entrypoint halts, or None if mysqld is ready first.
+        :returns: the command before which the entrypoint halts, or None if mysqld is ready, or the
+            container has ended, first.
         """
-        self._wait_for(lambda: (self._faults / 'halted').exists() or self.accepts(), 'halted')
+        self._wait_for(
+            lambda: (self._faults / 'halted').exists() or self._has_ended() or self.accepts(),
+            'halted',
+        )
         if not (self._faults / 'halted').exists():
             return None
         return (self._faults / 'commands').read_text().splitlines()[-1]
@@ -158,6 +178,9 @@ class Container(fixtures.Fixture):
     def wait_for_end(self):
         """Wait for the container to end by itself and return its exit status."""
         return self._process.wait(READY_TIMEOUT_SEC)
+
+    def _has_ended(self):
+        return self._process.poll() == 0
 
     def accepts(self):
         """Return whether root can log in with the password of the container's environment."""

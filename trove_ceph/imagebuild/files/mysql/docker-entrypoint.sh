@@ -17,12 +17,16 @@
 #   none of these, but a database: an ordinary start, nothing is touched, except that a database
 #                           without certificates gets some, in the same two directories
 #
+# The command make-keys makes the certificates of such a database, and the RSA key pair by which it
+# receives passwords, before there is one: the next start that needs certificates takes them.
+#
 # The data directory comes from a template that was initialised when the image was built if the
 # server's settings allow it, otherwise from mysqld --initialize-insecure.
 set -Eeuo pipefail
 shopt -s nullglob dotglob
 
 readonly TEMPLATE=/usr/share/mysql-template
+readonly NEW_KEYS=/etc/mysql/new-keys
 readonly HOOKS=/docker-entrypoint-initdb.d
 readonly ZONES=/usr/share/zoneinfo
 readonly OWN_DIRECTORIES=(
@@ -216,6 +220,32 @@ make_certificates() {
     ) 2>/dev/null || rm -f "$STAGING"/{ca,server}-key.pem "$STAGING"/{ca,server-cert}.pem
 }
 
+# Make the keys of a database that comes later.
+make_keys() {
+    [[ ! -d $NEW_KEYS ]] || return 0
+    STAGING=$NEW_KEYS.unfinished
+    begin_staging
+    make_certificates
+    (
+        cd "$STAGING"
+        umask 077
+        [[ -e server-key.pem ]] &&
+            openssl genrsa -out private_key.pem 2048 &&
+            openssl rsa -in private_key.pem -pubout -out public_key.pem &&
+            chmod 644 public_key.pem
+    ) 2>/dev/null || die "openssl cannot make the keys"
+    mv -T "$STAGING" "$NEW_KEYS"
+}
+
+# Give the database in staging the keys that were made before, or make its certificates.
+add_keys() {
+    if [[ -d $NEW_KEYS ]] && cp "$NEW_KEYS"/* "$STAGING"; then
+        return
+    fi
+    rm -f "$STAGING"/{private,public}_key.pem
+    make_certificates
+}
+
 # Things that need a running server before anybody may see the database.
 needs_private_server() {
     local hooks=("$HOOKS"/*)
@@ -285,12 +315,14 @@ commit_staging() {
     sync -f "$DATADIR"
     mv -T "$STAGING" "$COMMIT"
     sync -f "$DATADIR"
+    # Another database on this machine must not get the same ones.
+    [[ ! -d $NEW_KEYS ]] || rm -rf "$NEW_KEYS"
 }
 
 # Give certificates to a database that has none, such as a clone of a golden volume.
 add_certificates() {
     begin_staging
-    make_certificates
+    add_keys
     commit_staging
     move_up
 }
@@ -306,7 +338,7 @@ make_database() {
         initialize "$@"
     fi
     if lacks_certificates; then
-        make_certificates
+        add_keys
     fi
     if needs_private_server; then
         if [[ -n ${MYSQL_RANDOM_ROOT_PASSWORD-} ]]; then
@@ -373,6 +405,10 @@ main() {
     local argument
     if [[ $# -eq 0 || ${1:0:1} == - ]]; then
         set -- mysqld "$@"
+    fi
+    if [[ $1 == make-keys ]]; then
+        make_keys
+        return
     fi
     [[ $1 == mysqld ]] || exec "$@"
     for argument; do

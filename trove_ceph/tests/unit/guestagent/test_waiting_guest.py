@@ -428,15 +428,18 @@ class PrepareTest(base.BaseTestCase):
         conf = trove_cfg.CONF
         self.addCleanup(conf.reset)
         conf(['--config-file', '/dev/null'], project='trove')
-        conf.set_override('datastore_manager', 'mysql')
-        self.addCleanup(conf.clear_override, 'datastore_manager')
+        for name, value in (('datastore_manager', 'mysql'), ('datastore_version', '9.7.4')):
+            conf.set_override(name, value)
+            self.addCleanup(conf.clear_override, name)
         create = self.useFixture(
             fixtures.MockPatch('trove.guestagent.common.operating_system.create_user')
         ).mock
         docker = self.useFixture(fixtures.MockPatch('docker.from_env')).mock
+        rehearse = self.useFixture(fixtures.MockPatch('trove_ceph.guestagent.rehearsal.run')).mock
 
         functools.partial(waiting_guest.prepare, conf)()
 
         uid = conf.database_service_uid
         create.assert_called_once_with('database', user_id=uid, group_id=uid)
         docker.return_value.ping.assert_called_once_with()
+        rehearse.assert_called_once_with(docker.return_value, mock.ANY, 'mysql:9.7.4', uid, uid)

@@ -21,6 +21,7 @@ _POLL_SEC = 5
 #: So many looks in a row find the same: the taskmanager looks after the pool every ten seconds, and
 #: only then retires the guest of an instance that was deleted, and boots or loads others.
 _LOOKS = 5
+_READY = 'ready'
 #: The states of guests that use the processors.
 _BUSY = ('booting', 'loading', 'retired')
 _LIST = 'trove-ceph-manage guests list -f json'
@@ -44,22 +45,22 @@ class Pool:
         self._list_guests = list_guests
         self._start_wait = start_wait
 
-    def await_ready(self, timeout_sec: float, state: str = 'ready') -> Sequence[str]:
+    def await_ready(self, timeout_sec: float, *states: str) -> Sequence[str]:
         """Wait until a guest is ready and none will be booted; return the ids of those ready.
 
         The boot of a guest would take the processors from the operation that is timed, and so would
         the start of MySQL on it.
 
-        :param state: ``ready``, or ``hot`` to wait for a hot guest
-
+        :param states: ``ready``, which is the default, or ``hot`` for hot guests, or both
         :raises LoadFailedError: there is still none after the time limit
         """
+        states = states or (_READY,)
         deadline = self._start_wait(timeout_sec)
         looks, before = 0, list[str]()
         while True:
             guests = self._list_guests()
             is_busy = any(one['state'] in _BUSY for one in guests)
-            ready = [one['guest_id'] for one in guests if not is_busy and _is_ready(one, state)]
+            ready = [one['guest_id'] for one in guests if not is_busy and _is_ready(one, *states)]
             looks = looks + 1 if ready == before else 1
             before = ready
             if ready and looks == _LOOKS:
@@ -67,8 +68,8 @@ class Pool:
             if not deadline.pause(_POLL_SEC):
                 found = ', '.join(sorted(one['state'] for one in guests)) or 'none'
                 raise exceptions.LoadFailedError(
-                    f'no warm guest is {state} after {timeout_sec:.0f} s, found: {found}; see '
-                    '[trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests and '
+                    f'no warm guest is {" or ".join(states)} after {timeout_sec:.0f} s, '
+                    f'found: {found}; see [trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests and '
                     'hot_guests in lab.toml)'
                 )
 
@@ -81,7 +82,7 @@ class Pool:
         return [
             one['guest_id']
             for one in self._list_guests()
-            if _is_ready(one)
+            if _is_ready(one, _READY)
             and one['flavor_id'] == flavor_id
             and one['host'] not in (None, not_on)
         ]
@@ -100,9 +101,9 @@ class Pool:
         return [one for one in self._list_guests() if one['instance_id'] == instance_id]
 
 
-def _is_ready(guest: Mapping[str, Any], state: str = 'ready') -> bool:
+def _is_ready(guest: Mapping[str, Any], *states: str) -> bool:
     answer_sec = guest['answer_sec']
-    return guest['state'] == state and answer_sec is not None and answer_sec <= FRESH_SEC
+    return guest['state'] in states and answer_sec is not None and answer_sec <= FRESH_SEC
 
 
 _AWAIT = 'wait until a guest is ready, and none is being booted or will be'

@@ -34,7 +34,8 @@ class WarmGuestScenario(backup.BackupTestCase, rebuild.RebuildTestCase):
     @classmethod
     def resource_setup(cls):
         cls.pool = guests.pool(CONF.trove_ceph.guests_command)
-        cls.waited = cls.await_guest()
+        # Where hot guests are configured, a creation prefers them.
+        cls.waited = cls.pool.await_ready(CONF.trove_ceph.guest_timeout_sec, 'ready', 'hot')
         super().resource_setup()
 
     @classmethod

@@ -75,6 +75,10 @@ class PoolTest(base.BaseTestCase):
         self.assertEqual(['a'], pool.await_ready(600, 'hot'))
         self.assertEqual((3 + self.MORE_LOOKS) * guest_pool._POLL_SEC, self.now)
 
+    def test_waits_for_guests_of_either_kind(self):
+        pool = self.pool([guest('a', 'hot'), guest('b'), guest('c', 'bound', instance_id='i-1')])
+        self.assertEqual(['a', 'b'], pool.await_ready(600, 'ready', 'hot'))
+
     def test_wait_is_bounded(self):
         pool = self.pool([guest('a', 'booting', None)])
         error = self.assertRaises(exceptions.LoadFailedError, pool.await_ready, 600)

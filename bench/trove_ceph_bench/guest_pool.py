@@ -69,8 +69,8 @@ class Pool:
                 found = ', '.join(sorted(one['state'] for one in guests)) or 'none'
                 raise exceptions.LoadFailedError(
                     f'no warm guest is {" or ".join(states)} after {timeout_sec:.0f} s, '
-                    f'found: {found}; see [trove_ceph_guests] of trove-taskmanager (in the lab: warm_guests and '
-                    'hot_guests in lab.toml)'
+                    f'found: {found}; see [trove_ceph_guests] of trove-taskmanager (in the lab: '
+                    'warm_guests and hot_guests in lab.toml)'
                 )
 
     def list_ready(self, flavor_id: str, not_on: str) -> Sequence[str]:

@@ -7,6 +7,7 @@ entrypoint before any external command, so that it can be killed at every step b
 """
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,7 +27,7 @@ POLL_SEC = 0.02
 DATA = 'data'
 
 ENTER = """
-for name in dev/shm etc/mysql proc tmp; do mkdir -p "$ROOTFS/$name"; done
+for name in dev/shm proc tmp; do mkdir -p "$ROOTFS/$name"; done
 mount --bind "$VOLUME" "$ROOTFS/var/lib/mysql"
 mount --bind "$RUN" "$ROOTFS/run/mysqld"
 mount --bind "$SETTINGS" "$ROOTFS/etc/mysql"
@@ -78,9 +79,11 @@ class Container(fixtures.Fixture):
         self._log = self._directory / 'container.log'
 
     def _setUp(self):
-        for path in (self._run, self._faults, self.hooks, self.settings, self.data):
+        for path in (self._run, self._faults, self.hooks, self.data):
             path.mkdir(parents=True)
             os.chown(path, UID, UID)
+        shutil.copytree(mysqld.rootfs() / 'etc' / 'mysql', self.settings, symlinks=True)
+        os.chown(self.settings, UID, UID)
         for name in FAULTY_COMMANDS:
             path = self._faults / name
             path.write_text(FAULT)
@@ -220,11 +223,13 @@ class Container(fixtures.Fixture):
 
     def _wait_for(self, condition, event):
         deadline = time.monotonic() + READY_TIMEOUT_SEC
-        while not condition():
+        while True:
+            # First, since the condition may be that it has ended.
+            status = None if self._process is None else self._process.poll()
+            if condition():
+                return
             if time.monotonic() > deadline:
                 raise AssertionError(f'{event} not within {READY_TIMEOUT_SEC} s: {self.log()}')
-            if self._process is not None and self._process.poll() not in (None, -9):
-                raise AssertionError(
-                    f'the container ended with {self._process.returncode}: {self.log()}'
-                )
+            if status not in (None, -9):
+                raise AssertionError(f'the container ended with {status}: {self.log()}')
             time.sleep(POLL_SEC)

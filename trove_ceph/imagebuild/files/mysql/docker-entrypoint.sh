@@ -312,11 +312,11 @@ begin_staging() {
 
 # Name what is in staging complete.
 commit_staging() {
+    # First: another database on this machine must not get the same ones, also after a kill.
+    [[ ! -d $NEW_KEYS ]] || rm -rf "$NEW_KEYS"
     sync -f "$DATADIR"
     mv -T "$STAGING" "$COMMIT"
     sync -f "$DATADIR"
-    # Another database on this machine must not get the same ones.
-    [[ ! -d $NEW_KEYS ]] || rm -rf "$NEW_KEYS"
 }
 
 # Give certificates to a database that has none, such as a clone of a golden volume.

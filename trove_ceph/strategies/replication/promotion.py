@@ -24,9 +24,7 @@ from trove_ceph.steps import Step
 from trove_ceph.strategies.replication import group, new_source, observation
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
-    PROMOTION_ERROR,
     Member,
-    RowChange,
     SourceDependencies,
 )
 
@@ -53,7 +51,7 @@ class Promotion:
         self._new = new_source.NewSource(deps, candidate)
         self._is_resumed = is_resumed
         self._is_committed: bool | None = None if is_resumed else False
-        self._is_diverged = False
+        self._has_surplus = False
         self._has_begun = is_resumed
         self._has_marked_volume = False
 
@@ -286,34 +284,32 @@ class Promotion:
             self._move_semi_sync(self._source.instance_id, as_source=False)
             self._new.attach([self._source])
             return
-        self._is_diverged = True
+        self._has_surplus = True
         self._new.failures[self._source.instance_id] = (
-            f'it has {surplus.count} transactions that the new source lacks, and stays read-only '
-            f'without a source: {surplus}'
+            f'it has {surplus.count} transactions that the new source lacks, and stays read-only; '
+            f'detach it to keep them, or re-provision it, which discards them: {surplus}'
         )
 
     def _followers(self) -> list[Member]:
         """Return the instances that are replicas of the new source from now on."""
-        return [*self._others, *([] if self._is_diverged else [self._source])]
+        return [*self._others, self._source]
 
     def _drop_users(self) -> None:
         self._new.drop_users(self._followers())
 
     def _record(self) -> None:
         new_id, followers = self._candidate_id, self._followers()
-        self._deps.replicas.promote(
-            self._source.instance_id, new_id, keeps_source=not self._is_diverged
-        )
+        self._deps.replicas.promote(self._source.instance_id, new_id, keeps_source=True)
         self._new.mark(SourceMark.UNFINISHED_PROMOTION)
         if self._new.has_failed:
             for instance_id in self._new.failures.keys() - {new_id}:
                 # It follows the new source as soon as that serves, and may have more until then.
                 self._deps.replicas.note_surplus(instance_id)
                 self._deps.replicas.note_stopped(instance_id)
+        if self._has_surplus:
+            self._deps.replicas.note_surplus(self._source.instance_id)
         changes = [group.row_of(self._deps, self._new.member, None)]
         changes += [group.row_of(self._deps, one, new_id) for one in followers]
-        if self._is_diverged:
-            changes.append(RowChange(self._source.instance_id, None, PROMOTION_ERROR))
         self._deps.rows.record(changes)
         for instance_id, why in self._new.failures.items():
             group.add_fault(self._deps, instance_id, f'promotion of {new_id}: {why}')
@@ -324,7 +320,8 @@ class Promotion:
         )
 
     def _renew(self) -> None:
-        self._new.renew(self._followers())
+        # What the old source alone has is discarded only on request.
+        self._new.renew(self._others if self._has_surplus else self._followers())
         self._new.check()
 
     def _refused(self, why: str) -> exceptions.SourceNotChangedError:

@@ -160,10 +160,14 @@ class PromotionTest(base.BaseTestCase):
 
         world.check_always = write_past_the_lock
         error = self.assertRaises(exceptions.ReplicasLeftError, self.promote)
-        self.assertIn('stays read-only without a source', str(error))
-        self.assertIsNone(world.sources[SOURCE])
-        self.assertEqual('PROMOTION_ERROR', world.tasks[SOURCE])
+        self.assertIn('detach it to keep them', str(error))
+        self.assertEqual('one', world.sources[SOURCE])
+        self.assertEqual('NONE', world.tasks[SOURCE])
         self.assertTrue(world.servers[SOURCE].is_read_only)
+        self.assertIsNone(world.servers[SOURCE].source_id)
+        # Its transactions are discarded only on request.
+        self.assertEqual([], list(world.renewed))
+        self.assertIn(SOURCE, world.with_surplus)
         world.check_source('one', ['two'])
 
     def test_the_agent_of_the_new_source_dies_at_the_point_of_no_return(self):

@@ -2,18 +2,15 @@
 """Do once, on a machine that waits, what the first start of MySQL would otherwise wait for.
 
 The first container of a machine starts seconds later than the next one, since docker's programs are
-read from the root disk, as is the driver of the volume's file system. The container of the
-rehearsal makes certificates and a key pair for a database that has none, such as a clone of a
-golden volume (``make-keys`` of the entrypoint in MySQL's image). They are for this machine alone,
-and belong to no tenant before its database has them.
+read from the root disk. The container of the rehearsal makes certificates and a key pair for a
+database that has none, such as a clone of a golden volume (``make-keys`` of the entrypoint in
+MySQL's image). They are for this machine alone, and belong to no tenant before its database has
+them.
 """
 
 import docker
 from oslo_log import log as logging
 from trove.guestagent.common import operating_system
-
-from trove_ceph import exceptions
-from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
@@ -21,21 +18,14 @@ LOG = logging.getLogger(__name__)
 DIRECTORY = '/etc/mysql'
 CONTAINER = 'rehearsal'
 _COMMAND = 'make-keys'
-_FILE_SYSTEM = 'xfs'
 
 
-def run(
-    client: docker.DockerClient, storage: filesystem.HostStorage, image: str, uid: int, gid: int
-) -> None:
+def run(client: docker.DockerClient, image: str, uid: int, gid: int) -> None:
     """Rehearse; what fails only makes the later start longer. Idempotent.
 
     :param image: name and tag of MySQL's image
     :param uid: user of the database, to whom the keys belong
     """
-    try:
-        storage.load_driver(_FILE_SYSTEM)
-    except exceptions.StorageCommandError as error:
-        LOG.warning('The driver of %s is loaded later: %s', _FILE_SYSTEM, error)
     operating_system.ensure_directory(DIRECTORY, user=uid, group=gid, as_root=True)
     try:
         _remove(client)

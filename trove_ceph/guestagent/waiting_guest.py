@@ -35,7 +35,6 @@ from trove_ceph.guestagent import (
     replacement_process,
 )
 from trove_ceph.guestagent import waiting_messages as messages
-from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
@@ -297,7 +296,7 @@ def prepare(conf: cfg.ConfigOpts) -> None:
     client = docker.from_env()
     client.ping()
     image = f'{datastore.docker_image}:{conf.datastore_version}'
-    rehearsal.run(client, filesystem.HostStorage(), image, uid, gid)
+    rehearsal.run(client, image, uid, gid)
 
 
 def wait(conf: cfg.ConfigOpts) -> messages.Binding:

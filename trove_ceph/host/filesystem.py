@@ -285,10 +285,6 @@ class HostStorage:
         command = [] if _is_root() else [self._root_helper]
         return _start([*command, *program, mount_point, str(limit_sec)], stderr=None)
 
-    def load_driver(self, fstype: str) -> None:
-        """Load the kernel's driver of a file system, which a mount would do; idempotent."""
-        self._run('modprobe', fstype)
-
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
         """Return the size of the mounted file system on ``device``."""
         if fstype == 'xfs':

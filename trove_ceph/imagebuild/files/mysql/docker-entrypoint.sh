@@ -354,14 +354,14 @@ make_database() {
 # Move a complete database up.  The note that accounts are pending goes first: no server must
 # start on the database without it.
 move_up() {
-    local entry
+    local -a entries
     if [[ -e $COMMIT/${PENDING##*/} ]]; then
         mv -T "$COMMIT/${PENDING##*/}" "$PENDING"
         sync -f "$DATADIR"
     fi
-    for entry in "$COMMIT"/*; do
-        mv -T "$entry" "$DATADIR/${entry##*/}"
-    done
+    entries=("$COMMIT"/*)
+    # One after the other; after a kill, the rest is moved by the next start.
+    [[ ${#entries[@]} -eq 0 ]] || mv -t "$DATADIR" "${entries[@]}"
     sync -f "$DATADIR"
     rmdir "$COMMIT"
 }

@@ -5,7 +5,6 @@ import docker
 import fixtures
 from oslotest import base
 
-from trove_ceph import exceptions
 from trove_ceph.guestagent import rehearsal
 
 
@@ -17,10 +16,9 @@ class RehearsalTest(base.BaseTestCase):
         ).mock
         self.client = mock.Mock()
         self.client.containers.list.return_value = []
-        self.storage = mock.Mock()
 
     def run_once(self):
-        rehearsal.run(self.client, self.storage, 'mysql:9.7.4', 1001, 1002)
+        rehearsal.run(self.client, 'mysql:9.7.4', 1001, 1002)
 
     def run_arguments(self):
         self.client.containers.run.assert_called_once()
@@ -39,7 +37,6 @@ class RehearsalTest(base.BaseTestCase):
         self.ensure_directory.assert_called_once_with(
             '/etc/mysql', user=1001, group=1002, as_root=True
         )
-        self.storage.load_driver.assert_called_once_with('xfs')
 
     def test_a_container_of_an_interrupted_rehearsal_is_removed_first(self):
         left = mock.Mock()
@@ -61,10 +58,3 @@ class RehearsalTest(base.BaseTestCase):
         ):
             self.client.containers.run.side_effect = error
             self.run_once()
-
-    def test_a_kernel_without_the_driver(self):
-        self.storage.load_driver.side_effect = exceptions.StorageCommandError('no module xfs')
-
-        self.run_once()
-
-        self.run_arguments()

@@ -442,4 +442,4 @@ class PrepareTest(base.BaseTestCase):
         uid = conf.database_service_uid
         create.assert_called_once_with('database', user_id=uid, group_id=uid)
         docker.return_value.ping.assert_called_once_with()
-        rehearse.assert_called_once_with(docker.return_value, mock.ANY, 'mysql:9.7.4', uid, uid)
+        rehearse.assert_called_once_with(docker.return_value, 'mysql:9.7.4', uid, uid)

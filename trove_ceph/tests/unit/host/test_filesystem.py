@@ -203,10 +203,6 @@ class HostStorageTestCase(base.BaseTestCase):
         """Have the kernel answer each request about a file."""
         return mock.patch('fcntl.ioctl', side_effect=[answer])
 
-    def test_driver(self):
-        self.storage().load_driver('xfs')
-        self.assertEqual([('modprobe', 'xfs')], self.execute.commands)
-
     def test_xfs_grows_by_mount_point_and_is_never_repaired(self):
         """Defect 14: stock repairs a file system that is mounted."""
         self.storage().grow_filesystem('/dev/vdb', '/var/lib/mysql', 'xfs')

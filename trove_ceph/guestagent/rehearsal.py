@@ -28,21 +28,25 @@ def run(client: docker.DockerClient, image: str, uid: int, gid: int) -> None:
     """
     operating_system.ensure_directory(DIRECTORY, user=uid, group=gid, as_root=True)
     try:
+        # Docker would pull a missing image, perhaps in vain for minutes.
+        client.images.get(image)
         _remove(client)
-        client.containers.run(
-            image,
-            _COMMAND,
-            name=CONTAINER,
-            user=f'{uid}:{gid}',
-            volumes={DIRECTORY: {'bind': DIRECTORY, 'mode': 'rw'}},
-            remove=True,
-        )
-    except docker.errors.DockerException as error:
-        # Such as an image with another entrypoint, which does not know the command.
+        try:
+            client.containers.run(
+                image,
+                _COMMAND,
+                name=CONTAINER,
+                user=f'{uid}:{gid}',
+                volumes={DIRECTORY: {'bind': DIRECTORY, 'mode': 'rw'}},
+            )
+        finally:
+            _remove(client)
+    except (docker.errors.DockerException, OSError) as error:
+        # Such as a time limit, or an image with another entrypoint, which knows no such command.
         LOG.warning('The first start of %s was not rehearsed: %s', image, error)
 
 
 def _remove(client: docker.DockerClient) -> None:
-    """Remove the container of a rehearsal that was interrupted."""
+    """Remove the container, such as that of a rehearsal that was interrupted."""
     for container in client.containers.list(all=True, filters={'name': f'^/{CONTAINER}$'}):
         container.remove(force=True)

@@ -41,6 +41,8 @@ LOG = logging.getLogger(__name__)
 #: Maximum difference of the clocks of guest and taskmanager.
 _SKEW_SEC = 60
 _PREPARE_RETRY_SEC = 5.0
+# The rehearsal is one request to docker, and takes most of a minute on a busy machine.
+_DOCKER_TIMEOUT_SEC = 300
 _NOT_PREPARED = 'it is still preparing'
 
 
@@ -293,7 +295,7 @@ def prepare(conf: cfg.ConfigOpts) -> None:
     gid = datastore.database_service_gid or uid
     operating_system.create_user(datastore.database_service_uname, user_id=uid, group_id=gid)
     # systemd starts docker at the first request.
-    client = docker.from_env()
+    client = docker.from_env(timeout=_DOCKER_TIMEOUT_SEC)
     client.ping()
     image = f'{datastore.docker_image}:{conf.datastore_version}'
     rehearsal.run(client, image, uid, gid)

@@ -168,7 +168,11 @@ class Container(fixtures.Fixture):
         )
         if not (self._faults / 'halted').exists():
             return None
-        return (self._faults / 'commands').read_text().splitlines()[-1]
+        return self.commands()[-1]
+
+    def commands(self):
+        """Return the external commands of the last start that was to halt, with arguments."""
+        return (self._faults / 'commands').read_text().splitlines()
 
     def wait_until_ready(self):
         """Wait until the server accepts the password of the container's environment."""

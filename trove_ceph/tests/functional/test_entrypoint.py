@@ -324,6 +324,24 @@ class InterruptedFirstStartTest(EntrypointTestCase):
             self.assert_survives_kill(box)
         return halted_before
 
+    def test_survives_a_kill_while_the_database_is_moved_up(self):
+        undisturbed = self.make_container()
+        undisturbed.start(halt_before=MAX_COMMANDS)
+        undisturbed.wait_until_ready()
+        moves = [one.startswith('mv -t ') for one in undisturbed.commands()]
+        undisturbed.kill()
+        for moved in (1, 5, None):
+            box = self.make_container(f'moved-{moved}')
+            box.start(halt_before=moves.index(True) + 1)
+            self.assertIn('.first-start.commit', box.wait_until_halted())
+            box.kill()
+            # What the command does until it is killed.
+            for entry in sorted((box.data / '.first-start.commit').iterdir())[:moved]:
+                entry.rename(box.data / entry.name)
+            box.start()
+            self.assert_first_start_right(box)
+            box.kill()
+
     def test_survives_a_kill_before_each_command_that_adds_certificates(self):
         box = self.make_database_without_certificates()
 

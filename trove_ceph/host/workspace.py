@@ -106,7 +106,8 @@ def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 continue
             owner = _owner_of(directory)
-            if owner == processes.identity(int(owner.split()[0])):
+            # A power cut may have emptied the record.
+            if owner and owner == processes.identity(int(owner.split()[0])):
                 continue
             try:
                 clear(directory)

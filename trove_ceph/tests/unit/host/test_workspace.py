@@ -122,6 +122,14 @@ class WorkspaceTest(base.BaseTestCase):
 
             self.assertEqual([], list(self.parent.iterdir()), step)
 
+    def test_an_owner_whose_record_a_power_cut_has_emptied(self):
+        space = self.enter()
+        (space.path / 'owner').write_text('')
+
+        self.assertEqual([space.path], workspace.clear_stale(parent=self.parent))
+
+        self.assertEqual([], list(self.parent.iterdir()))
+
     def test_a_workspace_that_another_process_creates_or_deletes_is_left_alone(self):
         unnamed = self.parent / f'.{processes.identity(1).replace(" ", "-")}.{workspace.PREFIX}a'
         unnamed.mkdir()

@@ -4,8 +4,6 @@
 import concurrent.futures
 import os
 import random
-import shutil
-import stat
 import subprocess
 import time
 
@@ -27,8 +25,6 @@ TEMPLATE_FITS = ('--innodb-data-file-path=ibdata1:10M:autoextend',)
 REPLICATION = ('--gtid-mode=ON', '--enforce-gtid-consistency=ON', '--log-bin=binlog')
 ACCESS_DENIED = 1045
 MAX_COMMANDS = 100
-MODES = {'ca-key.pem': 0o600, 'server-key.pem': 0o600, 'private_key.pem': 0o600}
-KEYS = {*MODES, 'ca.pem', 'server-cert.pem', 'public_key.pem'}
 
 
 class EntrypointTestCase(base.FunctionalTestCase):
@@ -70,31 +66,6 @@ class EntrypointTestCase(base.FunctionalTestCase):
         self.assertEqual(((1,),), box.query('SELECT * FROM t', **login))
         checked = box.query('CHECK TABLE mysql.user, mysql.db, my_shop.t')
         self.assertEqual({'OK'}, {row[3] for row in checked})
-
-    def make_database_without_certificates(self, options=()):
-        """Return a container that was started once, and killed."""
-        box = self.make_container(options=(*TEMPLATE_FITS, *options))
-        box.start()
-        box.wait_until_ready()
-        box.wait_until_settled()
-        box.kill()
-        self.remove_certificates(box)
-        return box
-
-    def make_keys(self, box):
-        """Return the keys of a database that comes later, by their names."""
-        box.start_command('make-keys')
-        self.assertEqual(0, box.wait_for_end(), box.log())
-        (made,) = box.settings.glob('new-keys*')
-        self.assertEqual('new-keys', made.name)
-        return self.keys_in(made)
-
-    def keys_in(self, directory):
-        return {path.name: path.read_text() for path in directory.glob('*.pem')}
-
-    def remove_certificates(self, box):
-        for path in box.data.glob('*.pem'):
-            path.unlink()
 
     def assert_has_elliptic_certificates(self, box):
         """Assert that a running server uses the certificates of the entrypoint."""
@@ -229,59 +200,6 @@ class LaterStartTest(EntrypointTestCase):
         hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
         self.assertEqual((('localhost',),), hosts)
 
-    def test_a_database_without_certificates_gets_some(self):
-        """As a clone of a golden volume does; all others keep theirs."""
-        box = self.make_database_without_certificates()
-        box.start()
-        self.assert_has_elliptic_certificates(box)
-        before = (box.data / 'server-cert.pem').read_text()
-        box.kill()
-        box.start()
-        box.wait_until_ready()
-        self.assertEqual(before, (box.data / 'server-cert.pem').read_text())
-
-    def test_a_database_gets_the_keys_that_were_made_before_it(self):
-        box = self.make_database_without_certificates()
-        made = self.make_keys(box)
-        self.assertEqual(KEYS, set(made))
-
-        box.start()
-
-        self.assert_has_elliptic_certificates(box)
-        self.assertEqual(made, self.keys_in(box.data))
-        self.assertEqual([], [*box.settings.glob('new-keys*')])
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in box.data.glob('*.pem')}
-        self.assertEqual({name: MODES.get(name, 0o644) for name in KEYS}, modes)
-        # Without TLS, and not from a local socket, a password is encrypted with the key pair.
-        self.assertTrue(box.query("SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'")[0][1])
-
-    def test_a_first_start_gets_the_keys_that_were_made_before_it(self):
-        box = self.make_container()
-        made = self.make_keys(box)
-        box.start()
-        self.assert_first_start_right(box)
-        self.assertEqual(made, self.keys_in(box.data))
-        self.assertEqual([], [*box.settings.glob('new-keys*')])
-
-    def test_keys_that_cannot_be_read_are_replaced(self):
-        box = self.make_database_without_certificates()
-        self.make_keys(box)
-        for name in ('private_key.pem', 'server-key.pem'):
-            (box.settings / 'new-keys' / name).chmod(0)
-        box.start()
-        self.assert_has_elliptic_certificates(box)
-
-    def test_keys_are_made_once(self):
-        box = self.make_container()
-        made = self.make_keys(box)
-        self.assertEqual(made, self.make_keys(box))
-
-    def test_a_server_that_is_to_have_no_certificates(self):
-        box = self.make_database_without_certificates(('--auto-generate-certs=OFF',))
-        box.start()
-        box.wait_until_ready()
-        self.assertEqual([], [*box.data.glob('*cert*.pem')])
-
     def test_ignores_a_stale_socket_lock(self):
         box = self.make_container()
         box.start()
@@ -341,64 +259,6 @@ class InterruptedFirstStartTest(EntrypointTestCase):
             box.start()
             self.assert_first_start_right(box)
             box.kill()
-
-    def test_survives_a_kill_before_each_command_that_adds_certificates(self):
-        box = self.make_database_without_certificates()
-
-        def check():
-            box.start()
-            self.assert_has_elliptic_certificates(box)
-            box.kill()
-            self.remove_certificates(box)
-
-        reached = self.kill_before_each(box, box.start, check)
-        self.assertLessEqual({'mkdir', 'openssl', 'mv', 'sync', 'rmdir'}, reached)
-
-    def kill_before_each(self, box, start, check):
-        """Kill a container before each command of its entrypoint; return their names.
-
-        :param start: takes the number of the command before which the entrypoint halts
-        :param check: called after each kill
-        """
-        reached = set()
-        for number in range(1, MAX_COMMANDS):
-            start(number)
-            command = box.wait_until_halted()
-            box.kill()
-            if command is None:
-                return reached
-            reached.add(command.split()[0])
-            check()
-        raise AssertionError(f'the entrypoint has more than {MAX_COMMANDS} commands')
-
-    def test_survives_a_kill_before_each_command_that_makes_keys(self):
-        box = self.make_container()
-
-        def check():
-            self.assertEqual(KEYS, set(self.make_keys(box)))
-            shutil.rmtree(box.settings / 'new-keys')
-
-        reached = self.kill_before_each(
-            box, lambda number: box.start_command('make-keys', number), check
-        )
-        self.assertLessEqual({'mkdir', 'openssl', 'chmod', 'mv'}, reached)
-
-    def test_survives_a_kill_before_each_command_that_takes_keys(self):
-        box = self.make_database_without_certificates()
-
-        def start(number):
-            self.make_keys(box)
-            box.start(halt_before=number)
-
-        def check():
-            box.start()
-            self.assert_has_elliptic_certificates(box)
-            self.assertEqual([], [*box.settings.glob('new-keys*')])
-            box.kill()
-            self.remove_certificates(box)
-
-        reached = self.kill_before_each(box, start, check)
-        self.assertLessEqual({'mkdir', 'cp', 'mv', 'sync', 'rm', 'rmdir'}, reached)
 
     def assert_survives_kills_after(self, delays, **options):
         """Kill containers the given seconds after their start, at least one before it is ready."""

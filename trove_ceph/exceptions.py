@@ -129,6 +129,10 @@ class GuestSilentError(GuestUnavailableError):
     """The guest agent of an instance did not answer in time; its server may be gone."""
 
 
+class NoServerError(ServiceUnavailableError):
+    """Nova has no server of the requested flavor; a later request may succeed."""
+
+
 class OperatorNeededError(ServiceUnavailableError):
     """An operation waits until an operator has repaired what its message names."""
 

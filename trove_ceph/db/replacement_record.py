@@ -74,7 +74,7 @@ class ReplacementState(enum.StrEnum):
     Before a requested one changes anything it can still fail, and the old server stays in service.
     If a policy prefers it, a replica takes over from a source then; if none can, the volume moves.
     From the fence on it is completed, however long that takes, unless the instance is deleted or
-    MySQL does not start on the new server.
+    MySQL does not start on the new server. A resize then returns to the former flavor first.
     """
 
     REQUESTED = 'requested'
@@ -86,6 +86,9 @@ class ReplacementState(enum.StrEnum):
     MOVING = 'moving'
     #: The new server is that of the instance. MySQL starts on it.
     STARTING = 'starting'
+    #: No server of the new flavor serves. What there is of one is given up; one of the former
+    #: flavor follows.
+    RETURNING = 'returning'
     COMPLETED = 'completed'
     #: Nothing was moved, or MySQL does not start on the new server; the error says which.
     FAILED = 'failed'
@@ -104,6 +107,7 @@ OPEN = (
     ReplacementState.FENCING,
     ReplacementState.MOVING,
     ReplacementState.STARTING,
+    ReplacementState.RETURNING,
 )
 
 
@@ -118,6 +122,9 @@ class ReplacementRecord:
     :param take_over_at: when that was first tried; None: it was not
     :param promoted_id: of the replica that has become the source instead; None: none has
     :param flavor_id: of the new server
+    :param former_flavor_id: of the old server, if this is a resize
+    :param ram_growth_mib: what a resize adds to the memory that the project uses by its quota
+    :param returned_because: why a resize returns to the former flavor; None: it does not
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
     :param error: why the last attempt failed, what it waited for in vain, or why the replacement
@@ -156,6 +163,9 @@ class ReplacementRecord:
     take_over_at: datetime.datetime | None = None
     promoted_id: str | None = None
     flavor_id: str | None = None
+    former_flavor_id: str | None = None
+    ram_growth_mib: int = 0
+    returned_because: str | None = None
     version_id: str | None = None
     step: str | None = None
     error: str | None = None

@@ -20,6 +20,7 @@ class Event(enum.StrEnum):
     FENCE = 'fence'
     MOVE = 'move'
     SHOW = 'show'
+    RETURN = 'return'
     COMPLETE = 'complete'
     FAIL = 'fail'
     CANCEL = 'cancel'
@@ -46,9 +47,15 @@ TRANSITIONS = (
     (State.MOVING, Event.SHOW, State.STARTING),
     (State.STARTING, Event.SHOW, State.STARTING),
     (State.STARTING, Event.COMPLETE, State.COMPLETED),
+    # It is a resize, and there is no server of the new flavor, or MySQL does not start on it.
+    (State.MOVING, Event.RETURN, State.RETURNING),
+    (State.STARTING, Event.RETURN, State.RETURNING),
+    # Nothing is left of that server, and its processes cannot write.
+    (State.RETURNING, Event.MOVE, State.MOVING),
     # Nothing was changed yet.
     (State.REQUESTED, Event.FAIL, State.FAILED),
-    # The guest agent says that MySQL does not start, or the instance has no port any more.
+    # The guest agent says that MySQL does not start, the instance has no port any more, or it
+    # serves with its former flavor.
     (State.STARTING, Event.FAIL, State.FAILED),
     # The instance is being deleted.
     (State.REQUESTED, Event.CANCEL, State.CANCELED),
@@ -56,6 +63,7 @@ TRANSITIONS = (
     (State.FENCING, Event.CANCEL, State.CANCELED),
     (State.MOVING, Event.CANCEL, State.CANCELED),
     (State.STARTING, Event.CANCEL, State.CANCELED),
+    (State.RETURNING, Event.CANCEL, State.CANCELED),
     # It ended long ago.
     (State.COMPLETED, Event.PRUNE, ABSENT),
     (State.FAILED, Event.PRUNE, ABSENT),

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, replacement_states, tables, trove_tasks
+from trove_ceph.db import claims, quota_usage, replacement_states, tables, trove_tasks
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.replacement_record import (
     OPEN,
@@ -175,6 +175,9 @@ class ReplacementStore:
     def fail(self, claim: Claim, reason: str) -> ReplacementRecord:
         """End a replacement that failed; a tenant can then repair the instance.
 
+        A resize that did not change the flavor gives back what it has added to the memory that the
+        project uses by its quota.
+
         :raises InvalidTransitionError: it must be continued
         :raises ClaimLostError: the claim is lost
         """
@@ -270,10 +273,22 @@ class ReplacementStore:
                 # An operator may have reset the task, or an earlier release have left it.
                 for own in {kind.task, kind.requested_task or kind.task}:
                     trove_tasks.replace(session, before.instance_id, Task[own], after, now)
+            if event is not Event.COMPLETE:
+                _give_ram_back(session, before)
             ended = {'open_instance_id': None, 'ended_at': now, 'step': None}
             return self._write(
                 session, claim, values | ended | claims.cleared_claim() | {'state': state}
             )
+
+
+def _give_ram_back(session: orm.Session, row: tables.ReplacementRow) -> None:
+    """Subtract the growth of a resize from what its project uses, unless the flavor was changed.
+
+    Trove's API has added it with the request, and subtracts what the flavor of the instance has
+    when that is deleted.
+    """
+    if row.ram_growth_mib and trove_tasks.flavor(session, row.instance_id) == row.former_flavor_id:
+        quota_usage.add(session, row.project_id, {'ram': -row.ram_growth_mib})
 
 
 def _columns(values: dict[str, Any]) -> dict[str, Any]:

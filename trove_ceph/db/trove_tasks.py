@@ -19,6 +19,7 @@ _INSTANCES = sa.table(
     sa.column('updated', sa.DateTime),
     sa.column('deleted', sa.Boolean),
     sa.column('slave_of_id', sa.String),
+    sa.column('flavor_id', sa.String),
 )
 
 #: A task of Trove that this package does not set.
@@ -63,6 +64,13 @@ def is_idle_replica(session: orm.Session, instance_id: str, source_id: str) -> b
         row.deleted == sa.false(),
     )
     return session.scalar(query.with_for_update()) is not None
+
+
+def flavor(session: orm.Session, instance_id: str) -> str | None:
+    """Return the id of an instance's flavor, even of a deleted one; None: there is no instance."""
+    query = sa.select(_INSTANCES.c.flavor_id).where(_INSTANCES.c.id == instance_id)
+    found: str | None = session.scalar(query)
+    return found
 
 
 def why_refused(session: orm.Session, instance_id: str) -> str:

@@ -47,7 +47,8 @@ class ReplacementRequests:
         new_flavor: Mapping[str, Any],
     ) -> bool:
         """Change the flavor of an instance on a warm guest; wait for the end."""
-        record = self._request_resize(instance_id, new_flavor['id'])
+        growth_mib = new_flavor['ram'] - old_flavor['ram']
+        record = self._request_resize(instance_id, new_flavor['id'], growth_mib)
         if record is None:
             return False
         timeout_sec = self._conf.trove_ceph_replacement.resize_timeout_sec
@@ -68,9 +69,13 @@ class ReplacementRequests:
             return False
         return warm_resize.request_rebuild(deps, instance_id, image_id) is not None
 
-    def _request_resize(self, instance_id: str, flavor_id: str) -> ReplacementRecord | None:
+    def _request_resize(
+        self, instance_id: str, flavor_id: str, ram_growth_mib: int
+    ) -> ReplacementRecord | None:
         deps = self._find_deps(instance_id)
-        return None if deps is None else warm_resize.request(deps, instance_id, flavor_id)
+        if deps is None:
+            return None
+        return warm_resize.request(deps, instance_id, flavor_id, ram_growth_mib)
 
     def _find_deps(self, instance_id: str) -> ReplacementDependencies | None:
         """Return the dependencies; None: no warm guest can become the server of an instance."""

@@ -18,19 +18,20 @@ LOG = logging.getLogger(__name__)
 
 
 def request(
-    deps: ReplacementDependencies, instance_id: str, flavor_id: str
+    deps: ReplacementDependencies, instance_id: str, flavor_id: str, ram_growth_mib: int
 ) -> ReplacementRecord | None:
     """Claim a guest of a flavor, and request that it becomes the server of an instance.
 
     Trove's API has set the task of the instance, RESIZING.
 
+    :param ram_growth_mib: what Trove's API has added to the memory that the project uses
     :returns: None: Trove must change the flavor; nothing was changed
     :raises ServiceUnavailableError: the database did not answer to the request
     """
     return _request(
         deps,
         instance_id,
-        lambda facts: requests.new_resize(facts, flavor_id, deps.store.now()),
+        lambda facts: requests.new_resize(facts, flavor_id, ram_growth_mib, deps.store.now()),
     )
 
 

@@ -13,6 +13,7 @@ that are added later, before and after its work, and run the operation again::
         def check_undone(self, world): ...  # the state before the operation, and nothing else
 """
 
+import contextlib
 import dataclasses
 
 from trove_ceph import steps
@@ -78,7 +79,7 @@ class InterruptionTests:
             committed = any(one.commits for one in operation[: number + 1])
             if error is Failure and not committed:
                 self.check_undone(world)
-            with self._annotated(f'{error.__name__} at "{step.name}", after={after}'):
+            with annotated(f'{error.__name__} at "{step.name}", after={after}'):
                 self._run(self.make_operation(world))
                 self.check_done(world)
 
@@ -97,22 +98,15 @@ class InterruptionTests:
     def _run(operation):
         steps.run('operation under test', operation)
 
-    def _annotated(self, what):
-        return _Annotation(what)
 
-
-class _Annotation:
+@contextlib.contextmanager
+def annotated(what):
     """Add to a failure where the operation was interrupted."""
-
-    def __init__(self, what):
-        self._what = what
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is not None:
-            error.add_note(f'after: {self._what}')
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f'after: {what}')
+        raise
 
 
 def interrupted(step, error, after):

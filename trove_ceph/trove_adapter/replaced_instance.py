@@ -22,7 +22,7 @@ from trove.instance.tasks import InstanceTasks
 from trove.taskmanager import models
 
 from trove_ceph import exceptions
-from trove_ceph.db import instance_operations
+from trove_ceph.db import instance_operations, quota_usage
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark, SourceMarkStore
@@ -30,7 +30,7 @@ from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 from trove_ceph.strategies.replication.source_dependencies import EJECTION_ERROR
-from trove_ceph.trove_adapter import quota_usage, server_description, service_context, trove_db
+from trove_ceph.trove_adapter import server_description, service_context, trove_db
 from trove_ceph.trove_compat import guest_files
 
 #: Trove shows no more of a fault.

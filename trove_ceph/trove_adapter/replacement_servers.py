@@ -43,6 +43,9 @@ CONF = cfg.CONF
 ZONE_API_VERSION = '2.96'
 #: Metadata of a server that was booted for a replacement.
 REPLACEMENT_KEY = 'trove_ceph_replacement_id'
+#: The metadata with the flavor that it was requested with: Nova shows the name only, which an
+#: operator can give to another flavor.
+FLAVOR_KEY = 'trove_ceph_flavor_id'
 #: Property of a guest image: the version of :mod:`.waiting_messages` that its agent has.
 AGENT_PROPERTY = 'trove_ceph_agent'
 #: The zone of Nova's hosts that are in none, unless its configuration names another.
@@ -118,8 +121,13 @@ class ReplacementServers:
             self._nova.check_host(server, since)
             self._nova.request_deletion(server_id)
 
-    def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
-        """Return the servers that :meth:`boot` has created for a replacement."""
+    def find_booted(
+        self, record: ReplacementRecord, flavor_id: str | None = None
+    ) -> Sequence[ServerFacts]:
+        """Return the servers that :meth:`boot` has created for a replacement.
+
+        :param flavor_id: with this flavor; None: with any
+        """
         with translated(f'{record}: listing the servers of its instance'):
             found = self._client.servers.list(
                 search_opts={'tags': f'trove_instance_id_{record.instance_id}'}, limit=-1
@@ -129,6 +137,8 @@ class ReplacementServers:
             for server in found
             if server.metadata.get(REPLACEMENT_KEY) == record.replacement_id
             and server.status != 'DELETED'
+            # Those of an earlier release have no such mark.
+            and flavor_id in (None, server.metadata.get(FLAVOR_KEY, flavor_id))
         ]
 
     def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:
@@ -185,7 +195,8 @@ class ReplacementServers:
                 availability_zone=record.availability_zone,
                 key_name=CONF.nova_keypair,
                 config_drive=CONF.use_nova_server_config_drive,
-                meta=dict(description.metadata) | {REPLACEMENT_KEY: record.replacement_id},
+                meta=dict(description.metadata)
+                | {REPLACEMENT_KEY: record.replacement_id, FLAVOR_KEY: str(record.flavor_id)},
                 tags=list(description.tags),
                 **placed,
             )

@@ -14,10 +14,10 @@ from sqlalchemy import orm
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
 
-from trove_ceph.db import replacement_record
+from trove_ceph.db import quota_usage, replacement_record
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
-from trove_ceph.trove_adapter import quota_usage, trove_db
+from trove_ceph.trove_adapter import trove_db
 from trove_ceph.trove_adapter.replacement_servers import translated
 
 _INSTANCES = sa.table(

@@ -50,6 +50,7 @@ class NewServer:
 
         :raises InProgressError: it does not run yet
         :raises NotFencedError: another server may still write to the volume
+        :raises NoServerError: Nova has none of this flavor at present; no server has the volume
         :raises TroveCephError: it cannot be had now; no server has the volume
         """
         try:
@@ -196,6 +197,12 @@ class NewServer:
     def _boot(self) -> None:
         record = self._attempt.record
         booted = self._find_booted()
+        if record.returned_because is not None and len(booted) == 1:
+            fitting = self._attempt.deps.servers.find_booted(record, record.flavor_id)
+            if not fitting:
+                # A request from before the return, whose answer was lost, has come true late.
+                self.discard(f'server {booted[0]} has another flavor')
+                raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
         if len(booted) > 1:
             self.discard('several servers were booted, because an answer was lost')
             raise exceptions.ServiceUnavailableError(f'{record}: Nova booted several servers')
@@ -264,7 +271,9 @@ class NewServer:
         server = self._attempt.find_server(server_id)
         if reason := self._why_useless(server) or self._why_misplaced(server):
             self.discard(reason)
-            raise exceptions.ServiceUnavailableError(f'{self._attempt.record}: {reason}')
+            has_failed = server is not None and server.status != 'ACTIVE'
+            kind = exceptions.NoServerError if has_failed else exceptions.ServiceUnavailableError
+            raise kind(f'{self._attempt.record}: {reason}')
         if server is None or server.status != 'ACTIVE':
             return False
         self._attempt.note(new_host=server.host)

@@ -3,8 +3,9 @@
 
 The volume and the ports with the addresses of the instance stay. Before the fence, everything that
 can be refused is checked, and nothing is changed that is not undone. From the fence on there is no
-way back: each attempt continues where the former one stopped, by whichever worker, until MySQL
-serves on the new server or the instance is deleted.
+way back to the old server: each attempt continues where the former one stopped, by whichever
+worker, until MySQL serves on the new server or the instance is deleted. A resize that does not
+succeed gives the instance another server of its former flavor (:mod:`.former_flavor`).
 
 One process at most can write to the volume at any time. The fence proves that the old server cannot
 write. It is repeated after Nova has deleted a server and before another one gets the volume, since
@@ -30,9 +31,10 @@ from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.attempt import Attempt
 from trove_ceph.strategies.replacement.dependencies import ReplacementDependencies
+from trove_ceph.strategies.replacement.former_flavor import FormerFlavor, no_server
 from trove_ceph.strategies.replacement.new_server import NewServer
 from trove_ceph.strategies.replacement.old_server import OldServer
-from trove_ceph.strategies.replacement.start import Start
+from trove_ceph.strategies.replacement.start import Failure, Start
 from trove_ceph.strategies.replacement.take_over import TakeOver
 
 LOG = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ _TAKING_OVER = (ReplacementState.TAKING_OVER,)
 _FENCING = (ReplacementState.FENCING,)
 _MOVING = (ReplacementState.MOVING,)
 _STARTING = (ReplacementState.STARTING,)
+_RETURNING = (ReplacementState.RETURNING,)
 
 
 class Replacement:
@@ -60,6 +63,7 @@ class Replacement:
         self._old = OldServer(self._attempt)
         self._new = NewServer(self._attempt)
         self._take_over = TakeOver(self._attempt)
+        self._former = FormerFlavor(self._attempt, self._new)
 
     def run(self) -> ReplacementRecord:
         """Continue the replacement until it ends, or until an attempt has waited long enough.
@@ -100,7 +104,8 @@ class Replacement:
             self._step('fencing the volume', (*_REQUESTED, *_FENCING), old.fence, commits=True),
             self._step('cutting off the old server', _FENCING, old.cut_off),
             self._step('deleting the old server', _FENCING, old.delete),
-            self._step('providing the new server', _MOVING, new.provide),
+            *self._steps_of_return(),
+            self._step('providing the new server', _MOVING, self._provide),
             self._step('showing the new server', _MOVING, new.show),
             self._step('starting MySQL', _STARTING, self._start),
             self._step('tidying up', _STARTING, self._complete),
@@ -112,6 +117,12 @@ class Replacement:
         states = (*_REQUESTED, *_TAKING_OVER)
         name = 'having a replica take over'
         return [self._step(name, states, self._take_over.run, commits=True)]
+
+    def _steps_of_return(self) -> list[Step]:
+        if self._attempt.record.former_flavor_id is None:
+            return []
+        name = 'returning to the former flavor'
+        return [self._step(name, _RETURNING, self._former.give_server_up)]
 
     def _step(
         self,
@@ -211,14 +222,24 @@ class Replacement:
 
     # MySQL on the new server.
 
+    def _provide(self) -> None:
+        try:
+            self._new.provide()
+        except exceptions.ServiceUnavailableError as error:
+            if not self._former.is_due(error):
+                raise
+            LOG.error('%s: no server of the new flavor: %s', self._attempt.record, error)
+            self._former.return_to(no_server(error))
+
     def _start(self) -> None:
         self._attempt.refresh()
-        reason = self._attempt.record.given_up_because
-        if reason is None:
-            start = Start(self._attempt)
-            reason = start.run()
-        if reason is not None:
-            self._fail(reason)
+        given_up = self._attempt.record.given_up_because
+        failure = Start(self._attempt).run() if given_up is None else Failure(given_up)
+        if failure is None:
+            return
+        if self._former.is_left:
+            self._former.return_to(f'MySQL did not start on the new server: {failure.reason}')
+        self._fail(str(failure))
 
     def _fail(self, reason: str) -> None:
         """Leave an instance whose MySQL does not start to its tenant."""
@@ -232,12 +253,15 @@ class Replacement:
         instances.report_healthy(record.instance_id)
         self._take_over.follow_again()
         self._new.tidy()
-        if record.port_ids:
-            self._attempt.complete()
-        else:
+        if not record.port_ids:
             LOG.error('%s: MySQL serves on the new server, but %s', record, _UNREACHABLE)
             instances.record_fault(record.instance_id, _UNREACHABLE)
             self._attempt.fail(_UNREACHABLE, exceptions.PortGoneError.__name__)
+        elif reason := self._former.tell():
+            instances.record_fault(record.instance_id, reason)
+            self._attempt.fail(reason, exceptions.NoServerError.__name__)
+        else:
+            self._attempt.complete()
 
     # The deletion of the instance.
 
@@ -250,8 +274,8 @@ class Replacement:
             self._take_over.cancel()
         elif record.state is ReplacementState.FENCING:
             self._old.detach_deleted()
-        elif record.state is ReplacementState.MOVING:
+        elif record.state in (*_MOVING, *_RETURNING):
             self._new.discard(reason, is_reused=False)
-        if record.state in (*_MOVING, *_STARTING):
+        if record.state in (*_MOVING, *_STARTING, *_RETURNING):
             self._new.tidy()
         self._attempt.cancel()

@@ -38,17 +38,23 @@ def new_failover(
     return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now, **own)
 
 
-def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
+def new_resize(
+    facts: InstanceFacts, flavor_id: str, ram_growth_mib: int, now: datetime.datetime
+) -> ReplacementRecord:
     """Return the record of a resize, to be requested with the requested task of its kind.
 
     :param flavor_id: of the new server
+    :param ram_growth_mib: what Trove's API has added to the memory that the project uses
     :param now: the time by the clock of the database
     :raises ReplacementRefusedError: the server cannot be replaced
     """
     _check(rules.why_not(facts, True, now, own_task=ReplacementKind.RESIZE.requested_task))
     reason = f'resize to flavor {flavor_id}'
     return _new(
-        facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now, flavor_id=flavor_id
+        *(facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now),
+        flavor_id=flavor_id,
+        former_flavor_id=facts.flavor_id,
+        ram_growth_mib=ram_growth_mib,
     )
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start MySQL on the new server of an instance, and judge whether it ever will."""
 
+import dataclasses
+
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
@@ -15,10 +17,25 @@ LOG = logging.getLogger(__name__)
 _MOST_STARTS = 3
 #: Of the text of an agent, which is not trusted.
 _MAX_TEXT = 200
+_REQUEST = 'request another failover'
 _OUTDATED = (
     'the guest agent that answers is of an earlier release, and cannot take over a database; an '
     'operator must register a newer guest image'
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why MySQL never serves on a server.
+
+    :param advice: what its tenant can do if the instance keeps that server; empty: nothing special
+    """
+
+    reason: str
+    advice: str = ''
+
+    def __str__(self) -> str:
+        return '; '.join(filter(None, (self.reason, self.advice)))
 
 
 class Start:
@@ -30,7 +47,7 @@ class Start:
         self._error: str | None = None
         self._is_outdated = False
 
-    def run(self) -> str | None:
+    def run(self) -> Failure | None:
         """Wait until MySQL serves.
 
         :returns: None: it serves; otherwise why it never will
@@ -44,8 +61,8 @@ class Start:
                 'waits until MySQL serves on the new server',
             )
         except exceptions.InProgressError as error:
-            if reason := self._why_hopeless():
-                return reason
+            if failure := self._why_hopeless():
+                return failure
             if self._is_outdated:
                 raise exceptions.InProgressError(f'{error}: {_OUTDATED}', _OUTDATED) from error
             raise
@@ -56,7 +73,7 @@ class Start:
             raise exceptions.GuestUnavailableError(
                 f'{self._attempt.record}: MySQL did not start on the new server: {self._error}'
             )
-        return self._error
+        return Failure(self._error)
 
     def _is_decided(self) -> bool:
         self._attempt.find_instance()
@@ -75,22 +92,22 @@ class Start:
             self._error = text or 'the guest agent did not say why'
         return progress.state in (StartState.FAILED, StartState.SERVING)
 
-    def _why_hopeless(self) -> str | None:
+    def _why_hopeless(self) -> Failure | None:
         record = self._attempt.record
         assert record.new_server_id is not None
         server = self._attempt.find_server(record.new_server_id)
         if server is None or server.status == 'ERROR':
-            return 'the new server failed; request another failover'
+            return Failure('the new server failed', _REQUEST)
         heard_at = record.answered_at or record.moved_at
         if self._has_answered or heard_at is None:
             return None
         silent_for = self._attempt.deps.store.now() - heard_at
         if silent_for > rules.DOWN_TIMEOUT and self._is_on_failed_host(server):
-            return 'the host of the new server failed; request another failover'
+            return Failure('the host of the new server failed', _REQUEST)
         if silent_for > rules.ANSWER_TIMEOUT:
             if self._is_outdated:
-                return f'{_OUTDATED}; then request another failover'
-            return 'the guest agent of the new server does not answer; request another failover'
+                return Failure(_OUTDATED, f'then {_REQUEST}')
+            return Failure('the guest agent of the new server does not answer', _REQUEST)
         return None
 
     def _is_on_failed_host(self, server: ServerFacts) -> bool:

@@ -73,7 +73,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
             world = self.make_world()
             adapter = cinder_http.Adapter(world.cinder, number, after, strike)
             operation = self.make_operation(world, adapter)
-            with self._annotated(f'{strike.__name__} at request {number}, after={after}'):
+            with interruption.annotated(f'{strike.__name__} at request {number}, after={after}'):
                 try:
                     steps.run('operation under test', operation)
                 except expected:

@@ -37,17 +37,26 @@ _INSTANCES = sa.Table(
     sa.Column('updated', sa.DateTime),
     sa.Column('deleted', sa.Boolean),
     sa.Column('slave_of_id', sa.String(36)),
+    sa.Column('flavor_id', sa.String(255)),
+)
+_USAGES = sa.Table(
+    'quota_usages',
+    sa.MetaData(),
+    sa.Column('tenant_id', sa.String(36), primary_key=True),
+    sa.Column('resource', sa.String(255), primary_key=True),
+    sa.Column('in_use', sa.Integer),
 )
 
 
 class TroveTable:
-    """Trove's table of instances, with the columns that our store uses."""
+    """Trove's tables of instances and quotas, with the columns that our store uses."""
 
     def __init__(self, facade):
         self._engine = facade.writer.get_engine()
-        _INSTANCES.create(self._engine, checkfirst=True)
-        with self._engine.begin() as connection:
-            connection.execute(_INSTANCES.delete())
+        for table in (_INSTANCES, _USAGES):
+            table.create(self._engine, checkfirst=True)
+            with self._engine.begin() as connection:
+                connection.execute(table.delete())
 
     def add(self, instance_id, task=NONE):
         with self._engine.begin() as connection:
@@ -71,6 +80,16 @@ class TroveTable:
 
     def task(self, instance_id):
         return self.find(instance_id).task_id
+
+    def set_used_ram(self, project_id, mib):
+        with self._engine.begin() as connection:
+            values = {'tenant_id': project_id, 'resource': 'ram', 'in_use': mib}
+            connection.execute(_USAGES.insert().values(**values))
+
+    def used_ram(self, project_id):
+        with self._engine.connect() as connection:
+            found = sa.select(_USAGES.c.in_use).where(_USAGES.c.tenant_id == project_id)
+            return connection.scalar(found)
 
 
 def empty_database():
@@ -119,6 +138,7 @@ class ReplacementStoreTestCase(base.BaseTestCase):
             return self.store.advance(claim, Event.TAKE_OVER), claim
         if state is ReplacementState.FAILED:
             return self.store.fail(claim, 'why'), claim
+        is_returning = state is ReplacementState.RETURNING
         for event, after in (
             (Event.FENCE, ReplacementState.FENCING),
             (Event.MOVE, ReplacementState.MOVING),
@@ -127,6 +147,8 @@ class ReplacementStoreTestCase(base.BaseTestCase):
             if self.store.find(replacement_id).state is state:
                 break
             assert self.store.advance(claim, event).state is after
+        if is_returning:
+            return self.store.advance(claim, Event.RETURN), claim
         if state is ReplacementState.COMPLETED:
             self.store.complete(claim)
         return self.store.find(replacement_id), claim

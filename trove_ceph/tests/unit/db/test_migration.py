@@ -113,18 +113,27 @@ class CommandTest(base.BaseTestCase):
         self.assertEqual((0, True), (status, lost in listed))
 
     def test_downgrade_while_a_replica_takes_over(self):
+        text = self.refuse_downgrade('0017', 'taking_over')
+        self.assertIn('in the failovers replacement-1 a replica may be taking over', text)
+
+    def test_downgrade_while_a_resize_returns(self):
+        text = self.refuse_downgrade('0021', 'returning')
+        self.assertIn('the resizes replacement-1 return to the former flavor', text)
+
+    def refuse_downgrade(self, version, state):
+        """Refuse a downgrade because of a replacement; return the error."""
         self.command('sync')
         engine = database.facade(self.directory.join('trove.sqlite')).writer.get_engine()
         table = tables.ReplacementRow.__table__
         values = {column.name: migration_data.value(column, 1) for column in table.columns}
-        values |= {'replacement_id': 'failover-1', 'state': 'taking_over'}
+        values |= {'replacement_id': 'replacement-1', 'state': state}
         with engine.begin() as connection:
             connection.execute(sa.insert(table).values(**values))
-        status, text = self.command('downgrade', '0017', '--yes-drop-it')
+        status, text = self.command('downgrade', version, '--yes-drop-it')
         self.assertEqual(3, status)
-        self.assertIn('in the failovers failover-1 a replica may be taking over', text)
         required = migration.required_version()
         self.assertEqual(required, self.command('version')[1]['version'])
+        return text
 
     def test_removal(self):
         self.command('sync')

@@ -67,6 +67,7 @@ class StateWritesTest(replacement_helpers.ReplacementStoreTestCase):
             Event.FENCE: lambda claim: store.advance(claim, Event.FENCE),
             Event.MOVE: lambda claim: store.advance(claim, Event.MOVE),
             Event.SHOW: lambda claim: store.advance(claim, Event.SHOW),
+            Event.RETURN: lambda claim: store.advance(claim, Event.RETURN),
             Event.COMPLETE: store.complete,
             Event.FAIL: lambda claim: store.fail(claim, 'why'),
             Event.CANCEL: store.cancel,

@@ -175,6 +175,53 @@ class MemoryEndTest(replacement_helpers.InMemory, EndTest):
     """The store on which the tests of the strategies run behaves as the real one."""
 
 
+class QuotaTest(replacement_helpers.ReplacementStoreTestCase):
+    """A resize that did not change the flavor gives back the memory that it has reserved."""
+
+    def assert_used(self, expected, state, flavor_id, verb, **values):
+        self.trove.set_used_ram(f'p-{flavor_id}-{verb}', 3072)
+        facts = {'former_flavor_id': 'small', 'ram_growth_mib': 1024}
+        found, claim = self.make(
+            f'{flavor_id}-{verb}',
+            state,
+            project_id=f'p-{flavor_id}-{verb}',
+            **facts | values,
+        )
+        self.trove.set(found.instance_id, flavor_id=flavor_id)
+        getattr(self.store, verb)(claim, *(['why'] if verb == 'fail' else []))
+        self.assertEqual(expected, self.trove.used_ram(found.project_id))
+
+    def test_resize_that_succeeds(self):
+        self.assert_used(3072, ReplacementState.STARTING, 'large', 'complete')
+
+    def test_resize_that_fails_before_the_fence(self):
+        self.assert_used(2048, ReplacementState.REQUESTED, 'small', 'fail')
+
+    def test_resize_that_returns(self):
+        self.assert_used(2048, ReplacementState.STARTING, 'small', 'fail')
+
+    def test_resize_to_a_smaller_flavor_that_returns(self):
+        self.assert_used(4096, ReplacementState.STARTING, 'small', 'fail', ram_growth_mib=-1024)
+
+    def test_resize_that_fails_with_the_new_flavor(self):
+        self.assert_used(3072, ReplacementState.STARTING, 'large', 'fail')
+
+    def test_deletion_of_the_instance(self):
+        """It subtracts what the flavor has that Trove shows."""
+        self.assert_used(2048, ReplacementState.MOVING, 'small', 'cancel')
+        self.assert_used(3072, ReplacementState.STARTING, 'large', 'cancel')
+
+    def test_failover(self):
+        self.assert_used(
+            3072,
+            ReplacementState.STARTING,
+            'small',
+            'fail',
+            ram_growth_mib=0,
+            former_flavor_id=None,
+        )
+
+
 class GiveUpTest(replacement_helpers.ReplacementStoreTestCase):
     def test_given_up_by_an_operator(self):
         found, _claim = self.make('r', ReplacementState.STARTING)

@@ -39,6 +39,8 @@ class Agents:
         (server_id,) = listening
         if world.start_answers:
             return world.start_answers.pop(0)
+        if world.servers[server_id].flavor in world.unfit_flavors:
+            return StartProgress(StartState.FAILED, 'cannot allocate memory')
         assert server_id in world.ceph.writers(), 'MySQL starts on a fenced volume'
         world.serving.add(server_id)
         return StartProgress(StartState.SERVING)

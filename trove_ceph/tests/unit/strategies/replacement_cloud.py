@@ -39,6 +39,7 @@ class Server:
     fault: str = ''
     deletes_volume: bool = True
     replacement_id: str | None = None
+    flavor: str = 'small'
     deletion_looks: int | None = None
     boot_looks: int = 0
     task: str = ''
@@ -136,11 +137,11 @@ class Servers:
                 world.restarts_once = False
                 world.ceph.open(server_id)
 
-    def find_booted(self, record):
+    def find_booted(self, record, flavor_id=None):
         return [
             _facts(one)
             for one in self._world.servers.values()
-            if one.replacement_id == record.replacement_id
+            if one.replacement_id == record.replacement_id and flavor_id in (None, one.flavor)
         ]
 
     def find_other_hosts(self, record):
@@ -162,11 +163,12 @@ class Servers:
         world.requested_hosts.append(host)
         host = host or world.chosen_host
         server = Server(server_id, host, 'BUILD', replacement_id=record.replacement_id)
+        server.flavor = record.flavor_id
         server.boot_looks = world.boot_looks
         world.servers[server_id] = server
         if any(world.ports[one].device for one in ports):
             server.status, server.fault = 'ERROR', _IN_USE
-        elif world.boot_errors > 0 or host in world.full_hosts:
+        elif world.boot_errors > 0 or {host, server.flavor} & world.full_hosts:
             world.boot_errors -= 1
             server.status, server.fault = 'ERROR', 'No valid host was found.'
         if server.fault != _IN_USE:
@@ -265,10 +267,14 @@ class Guests:
     def claim(self, record, not_on):
         world = self._world
         for guest in world.guests.values():
-            if guest.state is GuestState.CLAIMED and guest.instance_id == record.instance_id:
+            is_own = guest.state is GuestState.CLAIMED and guest.instance_id == record.instance_id
+            if is_own and guest.flavor_id == record.flavor_id:
                 return guest
+            if is_own:
+                self.retire(guest.guest_id, 'another flavor is needed')
         for guest in world.guests.values():
             fits = guest.host != not_on and guest.image_id == record.image_id
+            fits &= guest.flavor_id == record.flavor_id
             if guest.state is GuestState.READY and fits:
                 return world.set_guest(
                     guest, state=GuestState.CLAIMED, instance_id=record.instance_id
@@ -380,9 +386,10 @@ class Instances:
         self._world.fault = error
 
 
-def ready_guest(guest_id, now, host, image='image'):
+def ready_guest(guest_id, now, host, image='image', flavor='small'):
     """Return the record of a guest that waits, whose server has the same name."""
     facts = {'server_id': f'server-{guest_id}', 'host': host, 'image_id': image}
+    facts['flavor_id'] = flavor
     return guest_helpers.record(guest_id, now, GuestState.READY, **facts)
 
 

@@ -94,7 +94,7 @@ class World:
             self.ceph.open(OLD)
             self.serving.add(OLD)
         for host in guest_hosts:
-            self.add_guest(host)
+            self.add_guest(host, 'large' if kind is ReplacementKind.RESIZE else 'small')
         # Trove's table.
         self.shown, self.flavor, self.service_status, self.fault = OLD, 'small', 'SHUTDOWN', None
         self.agent_seen_at, self.is_being_backed_up = None, False
@@ -107,7 +107,11 @@ class World:
         #: Why the agent cannot stop MySQL.
         self.stop_error = None
         # What goes wrong, and how long things take.
-        self.full_hosts, self.agent_error = set(), exceptions.GuestUnavailableError
+        self.agent_error = exceptions.GuestUnavailableError
+        #: The hosts, and the flavors, for which Nova has no room.
+        self.full_hosts = set()
+        #: The flavors with which MySQL does not start.
+        self.unfit_flavors = set()
         #: The hosts that are down for Nova.
         self.down_hosts = set()
         self.other_hosts, self.chosen_host = ['host-3'], 'host-3'
@@ -149,6 +153,7 @@ class World:
             volume_id=VOLUME,
             old_server_id=OLD,
             flavor_id='large' if is_resize else 'small',
+            former_flavor_id='small' if is_resize else None,
             cause=cause,
             is_forced=cause is not None,
             prefers_replica=prefers_replica,
@@ -160,10 +165,10 @@ class World:
     def new_id(self, kind):
         return f'{kind}-{next(self._ids)}'
 
-    def add_guest(self, host):
-        guest = cloud.ready_guest(self.new_id('guest'), self.now, host, self.image)
+    def add_guest(self, host, flavor='small'):
+        guest = cloud.ready_guest(self.new_id('guest'), self.now, host, self.image, flavor)
         self.guests[guest.guest_id] = guest
-        self.servers[guest.server_id] = cloud.Server(guest.server_id, host)
+        self.servers[guest.server_id] = cloud.Server(guest.server_id, host, flavor=flavor)
         self.ports[f'port-{guest.guest_id}'] = cloud.Port('guest', guest.server_id)
 
     def set_guest(self, guest, **values):
@@ -330,6 +335,19 @@ class World:
             raise AssertionError('the instance has a task')
         if self.shown == OLD or self.service_status != 'HEALTHY':
             raise AssertionError('Trove does not show the new server')
+        self.check_serves(self.shown)
+
+    def check_returned(self):
+        """Check that a resize has failed, and that the instance serves with its former flavor."""
+        record = self.record()
+        if record.state is not ReplacementState.FAILED or not record.returned_because:
+            raise AssertionError(f'{record} ended {record.state}: {record.error}')
+        if self.trove.task(INSTANCE) != replacement_helpers.NONE:
+            raise AssertionError('the instance has a task')
+        if self.shown == OLD or (self.flavor, self.service_status) != ('small', 'HEALTHY'):
+            raise AssertionError(f'{self.shown}: {self.flavor}, {self.service_status}')
+        if self.servers[self.shown].flavor != 'small' or self.fault != record.error:
+            raise AssertionError(f'{self.servers[self.shown]}: {self.fault}')
         self.check_serves(self.shown)
 
     def check_taken_over(self):

@@ -90,7 +90,7 @@ class CheckedFirstInterruptionTest(CreationInterruptionTest):
                 self.assertGreater(number, 10)
                 return
             world.now += 120
-            with self._annotated(f'killed after request {number}'):
+            with interruption.annotated(f'killed after request {number}'):
                 create.create_backup(world.deps(), world.backup.id)
                 self.check_done(world)
 

@@ -122,7 +122,7 @@ class RoundInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
             world = make_world()
             strike = Strike(number, after=True, lost=lost)
             keeper = world.keeper(strike)
-            with self._annotated(f'lost={lost} at request {number}'):
+            with interruption.annotated(f'lost={lost} at request {number}'):
                 try:
                     keeper.keep()
                 except (interruption.Kill, exceptions.TroveCephError):

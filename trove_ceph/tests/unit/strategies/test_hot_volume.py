@@ -16,6 +16,7 @@ from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.strategies.guests.dependencies import guest_name
 from trove_ceph.strategies.restore import flatten
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.db import guest_helpers
 from trove_ceph.tests.unit.strategies import golden_world
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -99,7 +100,7 @@ class CreateInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
             for _ in range(2):
                 volumes_of(world).remove(world.guest_record)
                 world.cinder.work()
-            with self._annotated(f'request {number}'):
+            with interruption.annotated(f'request {number}'):
                 self.check_undone(world)
 
 

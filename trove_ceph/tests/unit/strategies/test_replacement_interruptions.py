@@ -14,21 +14,14 @@ from trove_ceph.tests.unit.strategies.world import Strike
 OTHER_HOST = ('host-2',)
 
 
-class ReplacementInterruptions(interruption.InterruptionTests):
-    """The replacement of a server with each of the ways to a new one."""
-
-    def make_operation(self, world):
-        return world.attempt().steps()
+class RequestInterruptions:
+    """A replacement of a server that is interrupted at each request."""
 
     #: How many requests it makes at least.
     least = 50
 
     def check_done(self, world):
         world.check_completed()
-
-    def check_undone(self, world):
-        self.assertIs(ReplacementState.REQUESTED, world.record().state)
-        world.check_serves(OLD)
 
     def test_killed_before_each_request(self):
         self.strike_each(after=False)
@@ -43,9 +36,9 @@ class ReplacementInterruptions(interruption.InterruptionTests):
         for number in itertools.count():
             world = self.make_world()
             strike = Strike(number, **how)
-            with self._annotated(f'{how} at request {number}'):
+            with interruption.annotated(f'{how} at request {number}'):
                 world.finish(strike)
-                if world.record().state is ReplacementState.FAILED:
+                if world.record().fenced_at is None and not world.record().state.is_open:
                     # A resize whose guest was retired by an undo.
                     self.assertTrue(strike.struck)
                     world.check_serves(OLD)
@@ -54,6 +47,17 @@ class ReplacementInterruptions(interruption.InterruptionTests):
             if not strike.struck:
                 self.assertGreater(number, self.least)
                 return
+
+
+class ReplacementInterruptions(RequestInterruptions, interruption.InterruptionTests):
+    """The replacement of a server with each of the ways to a new one."""
+
+    def make_operation(self, world):
+        return world.attempt().steps()
+
+    def check_undone(self, world):
+        self.assertIs(ReplacementState.REQUESTED, world.record().state)
+        world.check_serves(OLD)
 
 
 class FailoverToGuestTest(ReplacementInterruptions, base.BaseTestCase):
@@ -78,6 +82,31 @@ class RebuildTest(ReplacementInterruptions, base.BaseTestCase):
 class ResizeTest(ReplacementInterruptions, base.BaseTestCase):
     def make_world(self):
         return replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)
+
+
+class ResizeWithoutServerTest(RequestInterruptions, base.BaseTestCase):
+    """No guest of the new flavor can be bound, and Nova has no room for one."""
+
+    def make_world(self):
+        world = replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)
+        world.full_hosts, world.bind_errors = {'large'}, 10
+        return world
+
+    def check_done(self, world):
+        world.check_returned()
+
+
+class ResizeWithoutStartTest(RequestInterruptions, base.BaseTestCase):
+    """MySQL does not start with the new flavor; a guest of the former one waits."""
+
+    def make_world(self):
+        world = replacement_world.World(ReplacementKind.RESIZE, guest_hosts=OTHER_HOST * 3)
+        world.unfit_flavors = {'large'}
+        world.add_guest('host-2')
+        return world
+
+    def check_done(self, world):
+        world.check_returned()
 
 
 class TakeOverTest(ReplacementInterruptions, base.BaseTestCase):

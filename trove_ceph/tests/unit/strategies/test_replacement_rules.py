@@ -155,10 +155,13 @@ class RequestsTest(base.BaseTestCase):
         healthy = dataclasses.replace(
             FAILED, task='RESIZING', service_status='HEALTHY', agent_seen_at=NOW
         )
-        made = requests.new_resize(healthy, 'large', NOW)
+        made = requests.new_resize(healthy, 'large', 1024, NOW)
         self.assertEqual(
-            (ReplacementKind.RESIZE, RequestedBy.TENANT, 'large'),
-            (made.kind, made.requested_by, made.flavor_id),
+            (ReplacementKind.RESIZE, RequestedBy.TENANT, 'large', FAILED.flavor_id, 1024),
+            (
+                *(made.kind, made.requested_by, made.flavor_id),
+                *(made.former_flavor_id, made.ram_growth_mib),
+            ),
         )
 
     def test_refused(self):
@@ -170,4 +173,4 @@ class RequestsTest(base.BaseTestCase):
             *(healthy, RequestedBy.TENANT, '', False, FailoverCause.REQUEST, NOW),
         )
         self.assertIn('is healthy', str(error))
-        self.assertRaises(refused, requests.new_resize, healthy, 'large', NOW)
+        self.assertRaises(refused, requests.new_resize, healthy, 'large', 1024, NOW)

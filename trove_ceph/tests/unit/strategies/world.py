@@ -394,7 +394,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
             operation = self.make_operation(world, strike)
             first = len(world.events) + number
             begun = []
-            with self._annotated(f'lost={lost} at request {number}, after={after}'):
+            with interruption.annotated(f'lost={lost} at request {number}, after={after}'):
                 try:
                     steps.run(
                         'operation under test',

@@ -78,9 +78,10 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
     def stock(self, verb):
         return lambda _manager, _context, *arguments: self.calls.append(f'stock {verb}')
 
-    def request(self, deps, instance_id, flavor_id):
+    def request(self, deps, instance_id, flavor_id, ram_growth_mib):
         self.assertIs(self, deps)
         self.calls.append(f'request {flavor_id}')
+        self.assertEqual(1024, ram_growth_mib)
         return self.record
 
     def request_rebuild(self, deps, instance_id, image_id):

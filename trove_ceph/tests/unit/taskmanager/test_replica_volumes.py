@@ -124,7 +124,7 @@ class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
                     self.assertGreater(number, 5)
                     break
                 make_clones(world).remove(world.record)
-                with self._annotated(f'lost={lost} at request {number}'):
+                with interruption.annotated(f'lost={lost} at request {number}'):
                     self.check_undone(world)
 
 

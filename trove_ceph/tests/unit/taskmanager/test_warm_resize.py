@@ -52,7 +52,7 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
             raise self.errors[verb]
 
     def run_request(self):
-        return warm_resize.request(self.deps, 'instance', 'large')
+        return warm_resize.request(self.deps, 'instance', 'large', 1024)
 
     def assert_left_to_trove(self):
         self.assertIsNone(self.run_request())
@@ -63,8 +63,11 @@ class WarmResizeTest(replacement_helpers.ReplacementStoreTestCase):
         record = self.run_request()
         self.assertEqual([('large', 'image', 'east', None)], self.claims)
         self.assertEqual(
-            (ReplacementKind.RESIZE, ReplacementState.REQUESTED, 'large'),
-            (record.kind, record.state, record.flavor_id),
+            (ReplacementKind.RESIZE, ReplacementState.REQUESTED, 'large', 'small', 1024),
+            (
+                *(record.kind, record.state, record.flavor_id),
+                *(record.former_flavor_id, record.ram_growth_mib),
+            ),
         )
         self.assertEqual(record, self.store.find_open('instance'))
         # The first attempt notes what the new server needs, with the ports.

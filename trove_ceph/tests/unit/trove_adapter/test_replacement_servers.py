@@ -386,6 +386,16 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.cloud.servers[server_id]['status'] = 'DELETED'
         self.assertEqual([], self.servers.find_booted(self.record))
 
+    def test_finds_what_it_has_booted_with_a_flavor(self):
+        server_id = self.servers.boot(self.record, None)
+        flavor_id = self.record.flavor_id
+        for asked, expected in ((flavor_id, [server_id]), ('other', [])):
+            found = self.servers.find_booted(self.record, asked)
+            self.assertEqual(expected, [one.server_id for one in found])
+        # As an earlier release has booted it.
+        del self.cloud.servers[server_id]['metadata'][replacement_servers.FLAVOR_KEY]
+        self.assertEqual(1, len(self.servers.find_booted(self.record, 'other')))
+
     def test_boots_nothing_for_a_deleted_instance(self):
         self.instance.update(deleted=True)
         self.assertRaises(exceptions.ReplacementCanceledError, self.servers.boot, self.record, None)

@@ -17,6 +17,7 @@ from driver import (
     second_compute,
     settings,
     status,
+    stock_version,
     stop,
     tutorial,
     up,
@@ -96,6 +97,11 @@ def _parser():
     )
     backups.add_arguments(
         add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')
+    )
+    add(
+        'stock-version',
+        stock_version.run,
+        'offer MySQL with the guest image and the agent of stock Trove, for benchmarks',
     )
     hci.add_arguments(
         add('hci', hci.run, 'divide the CPUs between running OSDs and guests, or lift the division')

@@ -207,7 +207,8 @@ def _add_guest_options(guest: argparse.ArgumentParser) -> None:
         choices=sorted(profiles.PROFILES),
         default=profiles.EMULATED.name,
         help="kvm is for production; emulated is for hosts without KVM, and has unsafe kernel "
-        "arguments (default: %(default)s)",
+        "arguments; stock has Trove's own agent without trove_ceph, to measure against "
+        "(default: %(default)s)",
     )
     guest.add_argument(
         "--message-bus-ca",

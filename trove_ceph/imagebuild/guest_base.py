@@ -81,7 +81,7 @@ def base_hash(image: MysqlImage, constraints: Path, *, profile: Profile, sources
     return cache.content_hash(
         SUITE,
         PACKAGES,
-        profile.name,
+        profile.base_kind,
         profile.packages,
         profile.kernel_arguments,
         image.tag,

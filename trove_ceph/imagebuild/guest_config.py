@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configures a guest: users, units, udev, cloud-init.
 
-The files of each guest are in ``files/guest``, those of a profile in ``files/guest-<profile>``.
+The files of each guest are in ``files/guest-common``, those of guests with trove_ceph in
+``files/guest``, and those of a profile in ``files/guest-<profile>``.
 """
 
 import os
@@ -26,7 +27,7 @@ _AGENT_DIRECTORIES = (
 )
 _ENABLED_UNITS = (
     *("containerd.service", "docker.service", "docker.socket", "docker-hostnic.socket"),
-    *("guest-agent.service", "guest-configured.service", "systemd-networkd.service"),
+    *("guest-agent.service", "systemd-networkd.service"),
     *("ssh.service", "serial-getty@ttyS0.service"),
 )
 _MASKED_GENERATORS = (
@@ -51,7 +52,7 @@ def configure(root: Path, profile: Profile, settings: CloudSettings, *, log: Pat
     _write_fstab(root, profile)
     _configure_identity(root, profile)
     _make_users(root, log)
-    _make_agent_directories(root)
+    _make_agent_directories(root, profile)
     for name, text in settings.files().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -71,7 +72,10 @@ def recipe(profile: Profile) -> list[Path]:
 
 
 def _trees(profile: Profile) -> list[Path]:
-    return [_FILES / "guest", _FILES / f"guest-{profile.name}"]
+    names = ["guest-common", "guest", f"guest-{profile.name}"]
+    if not profile.has_trove_ceph:
+        names.remove("guest")
+    return [_FILES / name for name in names]
 
 
 def _masked_units(profile: Profile) -> Path:
@@ -115,12 +119,13 @@ def _make_users(root: Path, log: Path) -> None:
     commands.run(["useradd", *database, DATABASE_USER], root=root, log=log)
 
 
-def _make_agent_directories(root: Path) -> None:
+def _make_agent_directories(root: Path, profile: Profile) -> None:
     for name in _AGENT_DIRECTORIES:
         path = root / name
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, AGENT_UID, 0)
-    for program in ("trove-docker-plugin", "trove-ceph-guestagent"):
+    agent = "trove-ceph-guestagent" if profile.has_trove_ceph else "trove-guestagent"
+    for program in ("trove-docker-plugin", agent):
         _link(root / "usr/local/bin" / program, f"{VENV}/bin/{program}")
 
 
@@ -129,7 +134,8 @@ def _configure_units(root: Path, profile: Profile, log: Path) -> None:
     listed = _masked_units(profile).read_text().splitlines()
     for unit in (line for line in listed if line and not line.startswith("#")):
         _link(units / unit, "/dev/null")
-    enabled = [*_ENABLED_UNITS, *profile.units]
+    own = ["guest-configured.service"] if profile.has_trove_ceph else []
+    enabled = [*_ENABLED_UNITS, *own, *profile.units]
     commands.run(["systemctl", "enable", *enabled], root=root, log=log)
 
 

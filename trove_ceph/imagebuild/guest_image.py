@@ -64,7 +64,7 @@ class Inputs:
     """What a guest image is made of.
 
     :param image: the MySQL container image it carries.
-    :param wheel_file: the trove_ceph wheel it carries.
+    :param wheel_file: the trove_ceph wheel it carries, if its profile has trove_ceph.
     :param constraints: pip constraints of the guest agent's environment.
     :param origin: where Debian's packages come from.
     """
@@ -86,7 +86,7 @@ def ensure_guest_image(store: Cache, progress: Progress, inputs: Inputs) -> Gues
     base_key = guest_base.base_hash(
         image, inputs.constraints, profile=profile, sources=inputs.origin
     )
-    contents = wheel.contents_hash(inputs.wheel_file)
+    contents = wheel.contents_hash(inputs.wheel_file) if profile.has_trove_ceph else ""
     recipe = cache.tree_hashes([*_RECIPE, *guest_config.recipe(profile)])
     key = cache.content_hash(base_key, contents, recipe, inputs.settings.files())
     name = f"{profile.kind}-{key}.qcow2"
@@ -109,9 +109,9 @@ def ensure_guest_image(store: Cache, progress: Progress, inputs: Inputs) -> Gues
             "mysql_image": image.tag,
             "mysql_version": image.mysql_version,
             "profile": profile.name,
-            "wheel": inputs.wheel_file.name,
-            "wheel_hash": contents,
         }
+        if profile.has_trove_ceph:
+            manifest |= {"wheel": inputs.wheel_file.name, "wheel_hash": contents}
         cache.write_manifest(entry, manifest)
     return GuestImage(store.root / entry.name / name, key, image.mysql_version, cached=False)
 
@@ -126,8 +126,9 @@ def _build(
     with progress.stage(f"{kind}: copy the base disk"):
         disk.copy_sparse(base, raw, log=log)
     with disk.mounted(raw, layout, log=log) as root:
-        with progress.stage(f"{kind}: install {inputs.wheel_file.name}"):
-            _install_wheel(root, inputs.wheel_file, inputs.constraints, log=log)
+        if inputs.profile.has_trove_ceph:
+            with progress.stage(f"{kind}: install {inputs.wheel_file.name}"):
+                _install_wheel(root, inputs.wheel_file, inputs.constraints, log=log)
         with progress.stage(f"{kind}: configure"):
             guest_config.configure(root, inputs.profile, inputs.settings, log=log)
         found = components.python(_site_packages(root))

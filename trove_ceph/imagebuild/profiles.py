@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The profiles of a guest image: what it is for decides its kernel arguments, units and disk."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from trove_ceph.imagebuild import disk
@@ -24,6 +25,8 @@ class Profile:
     :param trimmed: leave out kernel modules, udev rules and units, each of which costs an emulated
         processor a part of a second to seconds.
     :param security_updates: install updates of the suite and its security archive, too.
+    :param has_trove_ceph: install trove_ceph, whose files replace some of docker and cloud-init;
+        False: the guest has Trove's own agent, started as Trove's own images do.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Profile:
     layout: Layout
     trimmed: bool
     security_updates: bool
+    has_trove_ceph: bool = True
 
 
 EMULATED = Profile(
@@ -72,4 +76,7 @@ KVM = Profile(
     security_updates=True,
 )
 
-PROFILES = {profile.name: profile for profile in (EMULATED, KVM)}
+#: What an image of stock Trove has, as the rival in benchmarks.
+STOCK = dataclasses.replace(KVM, name="stock", kind="guest-stock", has_trove_ceph=False)
+
+PROFILES = {profile.name: profile for profile in (EMULATED, KVM, STOCK)}

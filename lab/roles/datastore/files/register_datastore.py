@@ -22,22 +22,26 @@ IMAGE_PROPERTIES = {
     # The guest reads its config drive from a CD-ROM.
     'hw_cdrom_bus': 'scsi',
     'hw_scsi_model': 'virtio-scsi',
-    # Of the agent in the image, which is built from the same tree.
-    'trove_ceph_agent': waiting_messages.VERSION,
 }
+# Of the agent in the image, which is built from the same tree.
+OUR_PROPERTIES = {'trove_ceph_agent': waiting_messages.VERSION}
 PREFIX = 'trove-guest-'
+#: The datastore of stock Trove's guest image, which needs none of our settings.
+STOCK, STOCK_PREFIX = 'mysql-stock', 'trove-stock-guest-'
 
 
 def main():
     args = _parser().parse_args()
     cloud = openstack.connect(load_yaml_config=False)
-    image = upload(cloud, args.image, PREFIX + args.digest)
+    prefix = STOCK_PREFIX if args.stock else PREFIX
+    own = {} if args.stock else OUR_PROPERTIES
+    image = upload(cloud, args.image, prefix + args.digest, IMAGE_PROPERTIES | own)
     register(args, image.id)
     allow_flavors(cloud, args)
-    remove_others(cloud, image.id)
+    remove_others(cloud, image.id, prefix)
 
 
-def upload(cloud, path, name):
+def upload(cloud, path, name, properties):
     """Return the active image of this name; upload it if there is none."""
     for image in cloud.image.images(name=name):
         if image.status == 'active':
@@ -51,34 +55,22 @@ def upload(cloud, path, name):
         visibility='private',
         wait=True,
         timeout=600,
-        **IMAGE_PROPERTIES,
+        **properties,
     )
 
 
 def register(args, image_id):
     """Make the image the datastore version, the default, and load its rules."""
-    version = args.mysql_version
-    trove_manage(args, 'datastore_update', 'mysql', '')
+    name, version = datastore(args), args.mysql_version
+    trove_manage(args, 'datastore_update', name, '')
+    strategies = ('--registry-ext', REGISTRY_EXT, '--repl-strategy', REPL_STRATEGY)
     trove_manage(
-        args,
-        'datastore_version_update',
-        'mysql',
-        version,
-        'mysql',
-        image_id,
-        '',
-        '1',
-        '--version',
-        version,
-        '--registry-ext',
-        REGISTRY_EXT,
-        '--repl-strategy',
-        REPL_STRATEGY,
+        *(args, 'datastore_version_update', name, version, 'mysql', image_id, '', '1'),
+        *('--version', version),
+        *(() if args.stock else strategies),
     )
-    trove_manage(args, 'datastore_update', 'mysql', version)
-    trove_manage(
-        args, 'db_load_datastore_config_parameters', 'mysql', version, args.validation_rules
-    )
+    trove_manage(args, 'datastore_update', name, version)
+    trove_manage(args, 'db_load_datastore_config_parameters', name, version, args.validation_rules)
 
 
 def allow_flavors(cloud, args):
@@ -88,7 +80,14 @@ def allow_flavors(cloud, args):
     ]
     for flavor_id in large:
         # Adding a flavor again prints a message and changes nothing.
-        trove_manage(args, 'datastore_version_flavor_add', 'mysql', args.mysql_version, flavor_id)
+        trove_manage(
+            *(args, 'datastore_version_flavor_add', datastore(args)),
+            *(args.mysql_version, flavor_id),
+        )
+
+
+def datastore(args):
+    return STOCK if args.stock else 'mysql'
 
 
 def trove_manage(args, *arguments):
@@ -96,11 +95,11 @@ def trove_manage(args, *arguments):
     subprocess.run([program, '--config-file', args.trove_conf, *arguments], check=True)
 
 
-def remove_others(cloud, image_id):
+def remove_others(cloud, image_id, prefix):
     """Delete the guest images that this image replaces."""
     for image in cloud.image.images(owner=cloud.current_project_id):
         # An image need not have a name.
-        if (image.name or '').startswith(PREFIX) and image.id != image_id:
+        if (image.name or '').startswith(prefix) and image.id != image_id:
             cloud.image.delete_image(image)
 
 
@@ -108,6 +107,7 @@ def _parser():
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ('image', 'digest', 'mysql-version', 'trove-conf', 'validation-rules'):
         parser.add_argument(f'--{option}', required=True)
+    parser.add_argument('--stock', action='store_true', help="it has Trove's own agent")
     return parser
 
 

@@ -55,8 +55,13 @@ class LatencyPlansTest(base.BaseTestCase):
         create = 'first-commit create bench-new --like shop'
         self.assertEqual([create], calls['warm', 'run'])
         self.assertEqual([f'{create} --zone nova'], calls['cold', 'run'])
-        self.assertEqual([create], calls['stock', 'run'])
-        for name, start in (('warm', 'warm'), ('cold', 'cold'), ('stock', 'cold')):
+        # The guest image is that of stock, or ours.
+        stock = create.replace('shop', 'first-database-stock')
+        self.assertEqual([stock], calls['stock', 'run'])
+        self.assertEqual([create], calls['our-image', 'run'])
+        self.assertEqual(calls['stock', 'prepare'], calls['our-image', 'prepare'])
+        starts = {'warm': 'warm', 'cold': 'cold', 'our-image': 'cold', 'stock': 'cold'}
+        for name, start in starts.items():
             self.assertEqual(
                 [f'guests check bench-new {start}', 'trove await-healthy bench-new'],
                 calls[name, 'check'],
@@ -78,7 +83,7 @@ class LatencyPlansTest(base.BaseTestCase):
         self.assertEqual([f'{create} first-database-larger'], calls['larger', 'run'])
         self.assertEqual([f'{create} first-database-configured'], calls['warm', 'run'])
         self.assertEqual([f'{create} shop --zone nova'], calls['cold', 'run'])
-        self.assertEqual([f'{create} shop'], calls['stock', 'run'])
+        self.assertEqual([f'{create} first-database-stock'], calls['stock', 'run'])
         starts = {'hot': 'warm', 'larger': 'warm', 'warm': 'warm', 'cold': 'cold', 'stock': 'cold'}
         for name, start in starts.items():
             self.assertEqual(
@@ -106,6 +111,8 @@ class LatencyPlansTest(base.BaseTestCase):
         self.assertEqual([f'{restore} --zone nova'], calls['cold', 'run'])
         self.assertEqual([restore], calls['stock', 'run'])
         self.assertEqual('guests check bench-restored cold', calls['stock', 'check'][0])
+        targets = {one.name: one.target for one in plan_file.load('restore-latency', {}).contenders}
+        self.assertEqual({'instance': 'first-database-stock'}, targets['stock'])
 
     def test_resize(self):
         calls = self.calls('resize-latency')
@@ -132,7 +139,8 @@ class LatencyPlansTest(base.BaseTestCase):
         )
         self.assertEqual(
             [
-                *(ours, 'guests await', 'trove choose-backups shop stock', create, healthy),
+                *(ours, 'guests await', 'trove choose-backups shop stock'),
+                *(create.replace('shop', 'first-database-stock'), healthy),
                 'trove backup bench-victim bench-last',
             ],
             calls['stock', 'prepare'],

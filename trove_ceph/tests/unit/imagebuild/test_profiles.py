@@ -70,3 +70,22 @@ class ProfilesTest(ImagesTestCase):
         self.assertEqual(set(), wanted & set(masked))
         # The agent trims the data volume itself.
         self.assertIn('fstrim.timer', masked)
+
+    def test_stock_has_nothing_of_this_project(self):
+        """Else a benchmark would measure trove_ceph against itself."""
+        paths = [
+            path
+            for tree in guest_config.recipe(profiles.STOCK)
+            for path in tree.rglob('*')
+            if path.is_file()
+        ]
+        names = {path.name for path in paths}
+        self.assertIn('guest-agent.service', names)
+        # Those of docker and cloud-init make our guests start sooner.
+        self.assertEqual(set(), names & {'docker.service', '90-trove-guest.cfg', 'daemon.json'})
+        for path in paths:
+            self.assertNotIn('trove-ceph', path.read_text(), path)
+
+    def test_stock_shares_the_disk_of_production(self):
+        self.assertEqual(profiles.KVM.base_kind, profiles.STOCK.base_kind)
+        self.assertNotEqual(profiles.KVM.kind, profiles.STOCK.kind)

@@ -54,10 +54,10 @@ def fake_image(name, number, status='active', owner='p'):
 
 
 class RegisterTest(base.BaseTestCase):
-    def _main(self, cloud):
+    def _main(self, cloud, *options):
         with (
             mock.patch('openstack.connect', return_value=cloud),
-            mock.patch('sys.argv', ['register', *_ARGUMENTS]),
+            mock.patch('sys.argv', ['register', *_ARGUMENTS, *options]),
             mock.patch('subprocess.run') as run,
         ):
             register_datastore.main()
@@ -89,6 +89,19 @@ class RegisterTest(base.BaseTestCase):
         self.assertIn('--repl-strategy', version)
         named = version[version.index('--registry-ext') + 1].rpartition('.')
         self.assertEqual((manager.__name__, '.', manager.Manager.__name__), named)
+
+    def test_stock_is_a_datastore_beside_ours(self):
+        cloud = FakeGlance(fake_image('trove-guest-abc', 'ours'))
+        commands = self._main(cloud, '--stock')
+        self.assertEqual(
+            ['trove-guest-abc', 'trove-stock-guest-abc'], [one.name for one in cloud.stored]
+        )
+        self.assertNotIn('trove_ceph_agent', cloud.uploads[0])
+        self.assertEqual({'mysql-stock'}, {command[4] for command in commands})
+        # Trove's own manager and strategy are the defaults.
+        self.assertEqual(['--version', '9.7.4'], commands[1][10:])
+        self._main(cloud)
+        self.assertEqual(2, len(cloud.stored))
 
     def test_associates_only_large_enough_flavors(self):
         commands = self._main(FakeGlance())

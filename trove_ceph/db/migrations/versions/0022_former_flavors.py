@@ -45,6 +45,6 @@ def _check_none_under_way():
     if found := op.get_bind().scalars(query.order_by(table.c.replacement_id)).all():
         raise exceptions.RecordError(
             f'the resizes {", ".join(found)} return to the former flavor, which the earlier '
-            'release cannot continue: nothing was changed; start the taskmanagers again, and wait until '
-            '"trove-ceph-manage replacements list" shows none in the state "returning"'
+            'release cannot continue: nothing was changed; start the taskmanagers again, and '
+            'wait until "trove-ceph-manage replacements list" shows none in the state "returning"'
         )

@@ -58,6 +58,10 @@ class ResultsFormatError(TroveCephError):
     """A results folder has another version, is foreign or damaged; it is not changed."""
 
 
+class FlavorGivenUpError(TroveCephError):
+    """No database serves with the flavor of a resize, so that the instance returned to its own."""
+
+
 class ServerFailedError(TroveCephError):
     """A MySQL server that this package runs did not start; the message has the end of its log."""
 
@@ -130,7 +134,7 @@ class GuestSilentError(GuestUnavailableError):
 
 
 class NoServerError(ServiceUnavailableError):
-    """Nova has no server of the requested flavor; a later request may succeed."""
+    """Nova started no server of the requested flavor; a later request may succeed."""
 
 
 class OperatorNeededError(ServiceUnavailableError):

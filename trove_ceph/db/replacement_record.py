@@ -125,6 +125,7 @@ class ReplacementRecord:
     :param former_flavor_id: of the old server, if this is a resize
     :param ram_growth_mib: what a resize adds to the memory that the project uses by its quota
     :param returned_because: why a resize returns to the former flavor; None: it does not
+    :param returned_at: when it was decided that it returns
     :param version_id: of the datastore version
     :param step: what is being done, for tenants
     :param error: why the last attempt failed, what it waited for in vain, or why the replacement
@@ -166,6 +167,7 @@ class ReplacementRecord:
     former_flavor_id: str | None = None
     ram_growth_mib: int = 0
     returned_because: str | None = None
+    returned_at: datetime.datetime | None = None
     version_id: str | None = None
     step: str | None = None
     error: str | None = None
@@ -191,6 +193,11 @@ class ReplacementRecord:
     given_up_because: str | None = None
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None
+
+    @property
+    def can_return(self) -> bool:
+        """Whether there is a former flavor to return to: once only."""
+        return self.former_flavor_id is not None and self.returned_because is None
 
     def __str__(self) -> str:
         return f'{self.kind} {self.replacement_id} of instance {self.instance_id}'

@@ -39,7 +39,7 @@ examples:
     trove-ceph-manage replacements move-host compute-3 --reason "new memory"
     trove-ceph-manage replacements move-host compute-3 --reason "new memory" --yes
 """
-_ENDS = 'A taskmanager ends it within seconds.'
+_ENDS = 'A taskmanager ends it within seconds; a resize returns to the former flavor first.'
 
 
 class Group(base.Group):
@@ -130,7 +130,8 @@ class End(_OneCommand):
     """Give up a replacement in state starting, and show it.
 
     The instance keeps the new server, and accepts requests again, such as a restart. MySQL does not
-    serve until one of them succeeds.
+    serve until one of them succeeds. A resize that has not returned yet is not ended: it returns to
+    the former flavor, on another server.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

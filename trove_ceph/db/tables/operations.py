@@ -57,6 +57,7 @@ class ReplacementRow(base.Claimable, base.Base):
     former_flavor_id = orm.mapped_column(sa.String(255))
     ram_growth_mib = orm.mapped_column(sa.Integer, nullable=False)
     returned_because = orm.mapped_column(base.Text)
+    returned_at = orm.mapped_column(sa.DateTime)
     version_id = orm.mapped_column(sa.String(36))
     step = orm.mapped_column(sa.String(255))
     error = orm.mapped_column(base.Text)

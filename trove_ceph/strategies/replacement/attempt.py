@@ -8,7 +8,11 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, operation_events
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.replacement_record import ReplacementKind, ReplacementRecord
+from trove_ceph.db.replacement_record import (
+    ReplacementKind,
+    ReplacementRecord,
+    ReplacementState,
+)
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.operation_events import Phase
 from trove_ceph.strategies.guests.dependencies import ServerFacts
@@ -117,6 +121,9 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         works = self.has_answered and server_id == self.record.old_server_id
         is_failover = self.record.kind is ReplacementKind.FAILOVER
         since = self.record.created_at if is_failover and not works else None
+        if self.record.state is ReplacementState.RETURNING:
+            # The host of the server that is given up may have failed, too.
+            since = self.record.returned_at
         # Another attempt would fence the volume again before it looks at the host again.
         self.insist(lambda: self.deps.servers.request_deletion(server_id, since))
         self.wait(

@@ -24,23 +24,20 @@ class FormerFlavor:
         self._attempt = attempt
         self._new = new_server
 
-    @property
-    def is_left(self) -> bool:
-        """Whether the instance can return: it is resized, and has not returned yet."""
-        record = self._attempt.record
-        return record.former_flavor_id is not None and record.returned_because is None
-
     def is_due(self, error: exceptions.ServiceUnavailableError) -> bool:
-        """Return whether the instance returns after an attempt that found no server.
+        """Return whether the instance returns after an attempt that provided no server.
 
         If a service is down, a server of the former flavor cannot be had either; so several
-        attempts are made before.
+        attempts are made before. A server that was chosen is waited for.
         """
+        record = self._attempt.record
         # Without a guest image there is no server of any flavor.
-        if isinstance(error, exceptions.OperatorNeededError) or not self.is_left:
+        if not record.can_return or isinstance(error, exceptions.OperatorNeededError):
             return False
-        is_last = self._attempt.record.attempts + 1 >= rules.MOST_ATTEMPTS_OF_FLAVOR
-        return is_last or isinstance(error, exceptions.NoServerError)
+        if isinstance(error, exceptions.NoServerError):
+            return True
+        is_chosen = record.guest_id is not None or record.new_server_id is not None
+        return not is_chosen and record.attempts + 1 >= rules.MOST_ATTEMPTS_OF_FLAVOR
 
     def return_to(self, reason: str) -> None:
         """Decide that the instance returns; the next attempt goes on.
@@ -57,6 +54,7 @@ class FormerFlavor:
             Event.RETURN,
             flavor_id=record.former_flavor_id,
             returned_because=reason,
+            returned_at=self._attempt.deps.store.now(),
             # They concern the server that is given up.
             answered_at=None,
             failed_starts=0,
@@ -83,9 +81,13 @@ class FormerFlavor:
             return None
         return f'the instance serves with its former flavor again: {reason}'
 
+    def tell_all(self, reason: str) -> str:
+        """Return why MySQL does not start, with why the resize was given up before."""
+        return '; '.join(filter(None, [self._attempt.record.returned_because, reason]))
+
 
 def no_server(error: exceptions.ServiceUnavailableError) -> str:
     """Return that a server of the new flavor cannot be had, for tenants."""
     if isinstance(error, exceptions.NoServerError):
-        return 'the cloud has no server of the new flavor at present'
+        return 'the cloud started no server of the new flavor'
     return f'no server of the new flavor was provided: {tenant_errors.tenant_message(error)}'

@@ -20,6 +20,9 @@ from trove_ceph.strategies.replacement.attempt import Attempt
 
 LOG = logging.getLogger(__name__)
 
+#: In the faults of servers that no host took, or that failed on each host that Nova tried.
+_NO_ROOM = ('No valid host was found', 'Exceeded maximum number of retries')
+
 
 class NewServer:
     """The server that the instance gets."""
@@ -199,7 +202,7 @@ class NewServer:
         booted = self._find_booted()
         if record.returned_because is not None and len(booted) == 1:
             fitting = self._attempt.deps.servers.find_booted(record, record.flavor_id)
-            if not fitting:
+            if booted[0] not in {one.server_id for one in fitting}:
                 # A request from before the return, whose answer was lost, has come true late.
                 self.discard(f'server {booted[0]} has another flavor')
                 raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
@@ -270,10 +273,14 @@ class NewServer:
         self._attempt.find_instance()
         server = self._attempt.find_server(server_id)
         if reason := self._why_useless(server) or self._why_misplaced(server):
-            self.discard(reason)
-            has_failed = server is not None and server.status != 'ACTIVE'
-            kind = exceptions.NoServerError if has_failed else exceptions.ServiceUnavailableError
-            raise kind(f'{self._attempt.record}: {reason}')
+            text = f'{self._attempt.record}: {reason}'
+            if not _is_without_room(server):
+                self.discard(reason)
+                raise exceptions.ServiceUnavailableError(text)
+            # A discard that takes long would forget the verdict; the return discards the server.
+            if not self._attempt.record.can_return:
+                self.discard(reason)
+            raise exceptions.NoServerError(text)
         if server is None or server.status != 'ACTIVE':
             return False
         self._attempt.note(new_host=server.host)
@@ -302,3 +309,10 @@ class NewServer:
         if all(one is None for one in self._list_choices()[record.attempts :]):
             return None
         return f'Nova placed server {server.server_id} on {server.host}, as the old server'
+
+
+def _is_without_room(server: ServerFacts | None) -> bool:
+    """Return whether Nova shows that no host took or started a server, or it boots for too long."""
+    if server is None or server.status == 'ACTIVE':
+        return False
+    return server.status != 'ERROR' or any(text in server.fault for text in _NO_ROOM)

@@ -237,12 +237,13 @@ class Replacement:
         failure = Start(self._attempt).run() if given_up is None else Failure(given_up)
         if failure is None:
             return
-        if self._former.is_left:
+        if self._attempt.record.can_return and not failure.is_of_image:
             self._former.return_to(f'MySQL did not start on the new server: {failure.reason}')
         self._fail(str(failure))
 
     def _fail(self, reason: str) -> None:
         """Leave an instance whose MySQL does not start to its tenant."""
+        reason = self._former.tell_all(reason)
         LOG.error('%s: MySQL does not start on the new server: %s', self._attempt.record, reason)
         self._new.tidy()
         self._attempt.deps.instances.report_failed(self._attempt.record.instance_id, reason)
@@ -255,11 +256,12 @@ class Replacement:
         self._new.tidy()
         if not record.port_ids:
             LOG.error('%s: MySQL serves on the new server, but %s', record, _UNREACHABLE)
-            instances.record_fault(record.instance_id, _UNREACHABLE)
-            self._attempt.fail(_UNREACHABLE, exceptions.PortGoneError.__name__)
-        elif reason := self._former.tell():
+            reason = self._former.tell_all(_UNREACHABLE)
             instances.record_fault(record.instance_id, reason)
-            self._attempt.fail(reason, exceptions.NoServerError.__name__)
+            self._attempt.fail(reason, exceptions.PortGoneError.__name__)
+        elif failure := self._former.tell():
+            instances.record_fault(record.instance_id, failure)
+            self._attempt.fail(failure, exceptions.FlavorGivenUpError.__name__)
         else:
             self._attempt.complete()
 

@@ -32,8 +32,9 @@ ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 DOWN_TIMEOUT = datetime.timedelta(minutes=5)
 #: After so many attempts that failed, no further guest is claimed, and Nova boots a server.
 MOST_GUESTS = 3
-#: After so many attempts in a row that found no server of the new flavor, a resize returns.
-MOST_ATTEMPTS_OF_FLAVOR = 3
+#: After so many attempts in a row that found no server of the new flavor, a resize returns. They
+#: take more than a minute, in which most services that were restarted answer again.
+MOST_ATTEMPTS_OF_FLAVOR = 5
 #: So many other hosts than the old one are requested for a new server before Nova chooses.
 MOST_HOSTS_FIRST = 2
 _FIRST_RETRY_SEC = 5

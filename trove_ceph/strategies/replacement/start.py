@@ -29,10 +29,12 @@ class Failure:
     """Why MySQL never serves on a server.
 
     :param advice: what its tenant can do if the instance keeps that server; empty: nothing special
+    :param is_of_image: it would not serve on any server with the present guest image
     """
 
     reason: str
     advice: str = ''
+    is_of_image: bool = False
 
     def __str__(self) -> str:
         return '; '.join(filter(None, (self.reason, self.advice)))
@@ -106,7 +108,7 @@ class Start:
             return Failure('the host of the new server failed', _REQUEST)
         if silent_for > rules.ANSWER_TIMEOUT:
             if self._is_outdated:
-                return Failure(_OUTDATED, f'then {_REQUEST}')
+                return Failure(_OUTDATED, f'then {_REQUEST}', is_of_image=True)
             return Failure('the guest agent of the new server does not answer', _REQUEST)
         return None
 

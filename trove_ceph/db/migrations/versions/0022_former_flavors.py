@@ -25,26 +25,32 @@ def upgrade():
         sa.Column('former_flavor_id', sa.String(255)),
         sa.Column('ram_growth_mib', sa.Integer, nullable=False, server_default='0'),
         sa.Column('returned_because', _text()),
+        sa.Column('returned_at', sa.DateTime),
     )
 
 
 def downgrade():
     _check_none_under_way()
     schema_changes.drop_columns(
-        _REPLACEMENTS, 'returned_because', 'ram_growth_mib', 'former_flavor_id'
+        *(_REPLACEMENTS, 'returned_at', 'returned_because', 'ram_growth_mib', 'former_flavor_id')
     )
 
 
 def _check_none_under_way():
-    """Return if the earlier release knows the states of all replacements.
+    """Return if the earlier release can end all replacements.
 
-    :raises RecordError: a resize returns, which only this release can continue
+    :raises RecordError: a resize has not ended, whose former flavor and quota that does not know
     """
-    table = sa.table(_REPLACEMENTS, sa.column('replacement_id'), sa.column('state'))
-    query = sa.select(table.c.replacement_id).where(table.c.state == 'returning')
+    table = sa.table(
+        _REPLACEMENTS,
+        *(sa.column('replacement_id'), sa.column('open_instance_id'), sa.column('kind')),
+    )
+    query = sa.select(table.c.replacement_id).where(
+        table.c.open_instance_id.is_not(None), table.c.kind == 'resize'
+    )
     if found := op.get_bind().scalars(query.order_by(table.c.replacement_id)).all():
         raise exceptions.RecordError(
-            f'the resizes {", ".join(found)} return to the former flavor, which the earlier '
-            'release cannot continue: nothing was changed; start the taskmanagers again, and '
-            'wait until "trove-ceph-manage replacements list" shows none in the state "returning"'
+            f'the resizes {", ".join(found)} have not ended, and the earlier release does not know '
+            'to which flavor they return: nothing was changed; start the taskmanagers again, and '
+            'wait until "trove-ceph-manage replacements list --open" shows no resize'
         )

@@ -117,16 +117,18 @@ class CommandTest(base.BaseTestCase):
         self.assertIn('in the failovers replacement-1 a replica may be taking over', text)
 
     def test_downgrade_while_a_resize_returns(self):
-        text = self.refuse_downgrade('0021', 'returning')
-        self.assertIn('the resizes replacement-1 return to the former flavor', text)
+        for number, state in enumerate(('requested', 'returning', 'starting')):
+            text = self.refuse_downgrade('0021', state, f'replacement-{number}', 'resize')
+            self.assertIn(f'replacement-{number} have not ended', text)
 
-    def refuse_downgrade(self, version, state):
+    def refuse_downgrade(self, version, state, name='replacement-1', kind='failover'):
         """Refuse a downgrade because of a replacement; return the error."""
         self.command('sync')
         engine = database.facade(self.directory.join('trove.sqlite')).writer.get_engine()
         table = tables.ReplacementRow.__table__
         values = {column.name: migration_data.value(column, 1) for column in table.columns}
-        values |= {'replacement_id': 'replacement-1', 'state': state}
+        values |= {'replacement_id': name, 'state': state, 'kind': kind}
+        values |= {'open_instance_id': name}
         with engine.begin() as connection:
             connection.execute(sa.insert(table).values(**values))
         status, text = self.command('downgrade', version, '--yes-drop-it')

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resize that does not succeed after the fence gives the instance its former flavor back."""
 
+from unittest import mock
+
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -11,6 +13,10 @@ from trove_ceph.tests.unit.strategies import replacement_cloud, replacement_worl
 from trove_ceph.tests.unit.strategies.replacement_cloud import INSTANCE, VOLUME
 
 OTHER_HOST = ('host-2',)
+
+
+def raise_unavailable():
+    raise exceptions.ServiceUnavailableError('the database is down')
 
 
 class ReturnTest(base.BaseTestCase):
@@ -34,8 +40,15 @@ class ReturnTest(base.BaseTestCase):
     def test_cloud_without_room_for_the_flavor(self):
         world = self.make_world()
         world.full_hosts, world.bind_errors = {'large'}, 1
-        self.assert_returned('the cloud has no server of the new flavor')
+        self.assert_returned('the cloud started no server of the new flavor')
         self.assertIsNone(world.record().guest_id)
+
+    def test_cloud_without_room_that_deletes_slowly(self):
+        """What Nova showed is not forgotten while the failed server is deleted."""
+        world = self.make_world()
+        world.full_hosts, world.bind_errors, world.deletion_looks = {'large'}, 1, 40
+        self.assert_returned('the cloud started no server of the new flavor')
+        self.assertEqual(2, len(world.requested_hosts))
 
     def test_server_that_boots_for_too_long(self):
         world = self.make_world()
@@ -45,16 +58,54 @@ class ReturnTest(base.BaseTestCase):
         self.assertRaises(exceptions.InProgressError, world.attempt().run)
         self.assertIs(ReplacementState.RETURNING, world.record().state)
         world.boot_looks = 0
-        self.assert_returned('the cloud has no server of the new flavor')
+        self.assert_returned('the cloud started no server of the new flavor')
 
     def test_service_that_is_down_for_a_moment(self):
         world = self.make_world()
         world.bind_errors, world.at_bind = 1, lambda place: self.take_down(place == 2)
-        self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
+        for _ in range(rules.MOST_ATTEMPTS_OF_FLAVOR - 1):
+            self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
         self.assertIs(ReplacementState.MOVING, world.record().state)
         world.down.clear()
         world.finish()
         world.check_completed()
+
+    def test_nova_is_down_while_a_guest_is_bound(self):
+        """A server that was chosen is not given up."""
+        world = self.make_world()
+        attempt = world.attempt()
+        attempt._new.show = raise_unavailable
+        self.assertRaises(exceptions.ServiceUnavailableError, attempt.run)
+        world.down = {'servers'}
+        for _ in range(2 * rules.MOST_ATTEMPTS_OF_FLAVOR):
+            self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
+            world.pass_time(60)
+        self.assertIs(ReplacementState.MOVING, world.record().state)
+        world.down.clear()
+        world.finish()
+        world.check_completed()
+        self.assertEqual([], world.requested_hosts)
+
+    def test_boots_that_fail_for_another_reason(self):
+        """They are repeated, as in a failover, but not for ever."""
+        for failures, is_enough in ((2, False), (10**6, True)):
+            world = self.make_world()
+            world.bind_errors, boot = 1, replacement_cloud.Servers.boot
+
+            def break_server(servers, record, host, failures=failures, boot=boot):
+                server_id = boot(servers, record, host)
+                requested = len(servers._world.requested_hosts)
+                if record.flavor_id == 'large' and requested <= failures:
+                    server = servers._world.servers[server_id]
+                    server.status, server.fault = 'ERROR', 'the port was not bound'
+                return server_id
+
+            with mock.patch.object(replacement_cloud.Servers, 'boot', break_server):
+                if is_enough:
+                    self.assert_returned('no server of the new flavor was provided')
+                else:
+                    world.finish()
+                    world.check_completed()
 
     def take_down(self, is_down):
         if is_down:
@@ -70,9 +121,8 @@ class ReturnTest(base.BaseTestCase):
                 raise exceptions.ServiceUnavailableError('the flavor is gone')
             return boot(servers, record, host)
 
-        replacement_cloud.Servers.boot = refuse
-        self.addCleanup(setattr, replacement_cloud.Servers, 'boot', boot)
-        self.assert_returned('no server of the new flavor was provided')
+        with mock.patch.object(replacement_cloud.Servers, 'boot', refuse):
+            self.assert_returned('no server of the new flavor was provided')
 
     def test_cloud_without_a_guest_image(self):
         """There is no server of the former flavor either."""
@@ -104,6 +154,27 @@ class ReturnTest(base.BaseTestCase):
         # It is no advice to a tenant whose database serves.
         self.assertNotIn('request another failover', world.record().error)
 
+    def test_agent_of_an_earlier_release(self):
+        """A server of the former flavor has the same guest image."""
+        world = self.make_world()
+        world.agent_looks, world.agent_error = 10**6, exceptions.GuestOutdatedError
+        record, _error = world.finish()
+        self.assertIs(ReplacementState.FAILED, record.state)
+        self.assertIsNone(record.returned_because)
+
+    def test_host_that_fails_with_the_new_server(self):
+        """It is deleted only when Nova knows whether its host works."""
+        world = self.make_world()
+        world.agent_looks = 10**6
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        world.servers[world.shown].status = 'ERROR'
+        self.assertRaises(exceptions.InProgressError, world.attempt().run)
+        returned_at = world.record().returned_at
+        world.pass_time(1)
+        world.agent_looks = 0
+        self.assert_returned('MySQL did not start on the new server: the new server failed')
+        self.assertEqual(returned_at, world.reported_since)
+
     def test_operator_gives_up(self):
         world = self.make_world(has_database=True)
         world.agent_looks = 10**6
@@ -119,7 +190,9 @@ class ReturnTest(base.BaseTestCase):
         world.unfit_flavors = {'large', 'small'}
         record, _error = world.finish()
         self.assertIs(ReplacementState.FAILED, record.state)
-        self.assertEqual(('FAILED', 'cannot allocate memory'), (world.service_status, world.fault))
+        given_up = 'MySQL did not start on the new server: cannot allocate memory'
+        expected = ('FAILED', f'{given_up}; cannot allocate memory')
+        self.assertEqual(expected, (world.service_status, world.fault))
         self.assertEqual('small', world.flavor)
         world.serving.add(world.shown)
         world.check_serves(world.shown)
@@ -132,7 +205,7 @@ class ReturnTest(base.BaseTestCase):
         self.assertIs(ReplacementState.MOVING, world.record().state)
         self.assertEqual('small', world.record().flavor_id)
         world.full_hosts = set()
-        self.assert_returned('the cloud has no server of the new flavor')
+        self.assert_returned('the cloud started no server of the new flavor')
 
     def test_late_server_of_the_new_flavor(self):
         """A boot whose answer was lost comes true when the instance returns."""
@@ -145,7 +218,7 @@ class ReturnTest(base.BaseTestCase):
         world.attached.add('server-late')
         world.ceph.open('server-late')
         world.full_hosts = set()
-        self.assert_returned('the cloud has no server of the new flavor')
+        self.assert_returned('the cloud started no server of the new flavor')
         self.assertNotIn('server-late', world.servers)
 
     def test_instance_that_is_deleted_while_it_returns(self):

@@ -6,6 +6,7 @@ outlives the server.
 """
 
 import contextlib
+import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -121,24 +122,18 @@ class ReplacementServers:
             self._nova.check_host(server, since)
             self._nova.request_deletion(server_id)
 
-    def find_booted(
-        self, record: ReplacementRecord, flavor_id: str | None = None
-    ) -> Sequence[ServerFacts]:
-        """Return the servers that :meth:`boot` has created for a replacement.
-
-        :param flavor_id: with this flavor; None: with any
-        """
+    def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
+        """Return the servers that :meth:`boot` has created for a replacement."""
         with translated(f'{record}: listing the servers of its instance'):
             found = self._client.servers.list(
                 search_opts={'tags': f'trove_instance_id_{record.instance_id}'}, limit=-1
             )
         return [
-            nova.facts(server)
+            # Those of an earlier release have no mark of the flavor.
+            dataclasses.replace(nova.facts(server), flavor_id=server.metadata.get(FLAVOR_KEY))
             for server in found
             if server.metadata.get(REPLACEMENT_KEY) == record.replacement_id
             and server.status != 'DELETED'
-            # Those of an earlier release have no such mark.
-            and flavor_id in (None, server.metadata.get(FLAVOR_KEY, flavor_id))
         ]
 
     def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:

@@ -89,6 +89,7 @@ class ServerFacts:
     :param status: such as ACTIVE or ERROR
     :param fault: why it is in ERROR
     :param task: what Nova is doing with it, such as powering-off; empty: nothing
+    :param flavor_id: with which a replacement has booted it; None: it is not known
     """
 
     server_id: str
@@ -97,6 +98,7 @@ class ServerFacts:
     host: str | None = None
     fault: str = ''
     task: str = ''
+    flavor_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of one attempt share: the record, the claim and the deletion of a server."""
 
+import datetime
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -118,12 +119,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         assert self.record.volume_id is not None
         # Each time: Nova deletes the volume with the server if it has been told to.
         self.deps.servers.keep_volume(server_id, self.record.volume_id)
-        works = self.has_answered and server_id == self.record.old_server_id
-        is_failover = self.record.kind is ReplacementKind.FAILOVER
-        since = self.record.created_at if is_failover and not works else None
-        if self.record.state is ReplacementState.RETURNING:
-            # The host of the server that is given up may have failed, too.
-            since = self.record.returned_at
+        since = self._find_time_of_failure(server_id)
         # Another attempt would fence the volume again before it looks at the host again.
         self.insist(lambda: self.deps.servers.request_deletion(server_id, since))
         self.wait(
@@ -131,6 +127,15 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
             f'Nova still deletes server {server_id}',
             'waits until a server is deleted',
         )
+
+    def _find_time_of_failure(self, server_id: str) -> datetime.datetime | None:
+        """Return when the host of a server may have failed; None: it works."""
+        if self.record.state is ReplacementState.RETURNING:
+            return self.record.returned_at
+        works = self.has_answered and server_id == self.record.old_server_id
+        if works or self.record.kind is not ReplacementKind.FAILOVER:
+            return None
+        return self.record.created_at
 
     def prove_free(self, server_ids: Collection[str]) -> None:
         """Return when no process can write to the volume, after the deletion of its servers.

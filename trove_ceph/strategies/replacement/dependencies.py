@@ -165,13 +165,8 @@ class Servers(Protocol):
         :raises InProgressError: Nova does not know yet whether the host works
         """
 
-    def find_booted(
-        self, record: ReplacementRecord, flavor_id: str | None = None
-    ) -> Sequence[ServerFacts]:
-        """Return the servers that :meth:`boot` has created for a replacement.
-
-        :param flavor_id: with this flavor; None: with any
-        """
+    def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
+        """Return the servers that :meth:`boot` has created for a replacement."""
 
     def find_other_hosts(self, record: ReplacementRecord) -> Sequence[str]:
         """Return the hosts that work, but that of the old server, in the zone of the record.

@@ -199,33 +199,39 @@ class NewServer:
 
     def _boot(self) -> None:
         record = self._attempt.record
-        booted = self._find_booted()
-        if record.returned_because is not None and len(booted) == 1:
-            fitting = self._attempt.deps.servers.find_booted(record, record.flavor_id)
-            if booted[0] not in {one.server_id for one in fitting}:
-                # A request from before the return, whose answer was lost, has come true late.
-                self.discard(f'server {booted[0]} has another flavor')
-                raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
-        if len(booted) > 1:
-            self.discard('several servers were booted, because an answer was lost')
-            raise exceptions.ServiceUnavailableError(f'{record}: Nova booted several servers')
-        if not booted:
+        server_id = self._find_booted()
+        if server_id is None:
             if record.new_server_id is not None:
                 self.discard(f'server {record.new_server_id} is gone')
-            booted = [self._request_boot()]
-        if record.new_server_id != booted[0]:
-            self._attempt.note(new_server_id=booted[0])
+            server_id = self._request_boot()
+        if record.new_server_id != server_id:
+            self._attempt.note(new_server_id=server_id)
         self._attempt.wait(
-            lambda: self._is_active(booted[0]),
-            f'server {booted[0]} boots',
+            lambda: self._is_active(server_id),
+            f'server {server_id} boots',
             'waits until the new server has booted',
         )
 
-    def _find_booted(self) -> Sequence[str]:
-        found = self._attempt.deps.servers.find_booted(self._attempt.record)
-        return [
-            one.server_id for one in found if self._attempt.find_server(one.server_id) is not None
+    def _find_booted(self) -> str | None:
+        """Return the server that was booted before, if there is one.
+
+        :raises ServiceUnavailableError: it is not the one to have; it was discarded
+        """
+        record = self._attempt.record
+        found = [
+            one
+            for one in self._attempt.deps.servers.find_booted(record)
+            if self._attempt.find_server(one.server_id) is not None
         ]
+        if len(found) > 1:
+            self.discard('several servers were booted, because an answer was lost')
+            raise exceptions.ServiceUnavailableError(f'{record}: Nova booted several servers')
+        for one in found:
+            if one.flavor_id not in (None, record.flavor_id):
+                # A request from before the return, whose answer was lost, has come true late.
+                self.discard(f'server {one.server_id} has another flavor')
+                raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
+        return found[0].server_id if found else None
 
     def _request_boot(self) -> str:
         deps = self._attempt.deps

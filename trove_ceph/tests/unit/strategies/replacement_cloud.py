@@ -137,11 +137,11 @@ class Servers:
                 world.restarts_once = False
                 world.ceph.open(server_id)
 
-    def find_booted(self, record, flavor_id=None):
+    def find_booted(self, record):
         return [
-            _facts(one)
+            dataclasses.replace(_facts(one), flavor_id=one.flavor)
             for one in self._world.servers.values()
-            if one.replacement_id == record.replacement_id and flavor_id in (None, one.flavor)
+            if one.replacement_id == record.replacement_id
         ]
 
     def find_other_hosts(self, record):

@@ -209,7 +209,8 @@ class Operations:
                     break
         raise exceptions.LoadFailedError(
             f'instance {instance_id}: no commit within {self._timeout_sec:.0f} s; it is '
-            f'{listed.status} {listed.operating_status}'
+            f'{listed.status} {listed.operating_status}; last error of the client: '
+            f'{self._client.error or "none"}'
         )
 
     def _raise_if_failed(self, listed: Any) -> None:

@@ -52,11 +52,13 @@ class Client:
     """A client of a server at changing hosts.
 
     :param address: its host is not used
+    :ivar error: why the last commit or count that failed did; None: none has failed
     """
 
     def __init__(self, address: model.Address, connect: Connect = pymysql.connect):
         self._address = address
         self._connect = connect
+        self.error: Exception | None = None
 
     @property
     def user(self) -> str:
@@ -92,7 +94,8 @@ class Client:
                 cursor.execute(_COUNT)
                 ((rows,),) = cursor.fetchall()
                 cursor.execute(_COMMIT)
-        except _FAILED:
+        except _FAILED as error:
+            self.error = error
             return None
         return int(rows)
 
@@ -102,7 +105,8 @@ class Client:
             with self.connection(host) as connection, connection.cursor() as cursor:
                 cursor.execute(_COUNT)
                 ((rows,),) = cursor.fetchall()
-        except _FAILED:
+        except _FAILED as error:
+            self.error = error
             return None
         return int(rows)
 

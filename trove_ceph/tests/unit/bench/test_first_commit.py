@@ -175,6 +175,13 @@ class OperationsTest(base.BaseTestCase):
     def test_wait_is_bounded(self):
         error = self.assertRaises(exceptions.LoadFailedError, self.operations.create, 'new', 'shop')
         self.assertIn('i-2: no commit within 60 s; it is BUILD', str(error))
+        self.assertIn('last error of the client: none', str(error))
+
+    def test_server_that_never_answers_is_told(self):
+        self.cloud.at(1, self.appear)
+        self.cloud.at(1, lambda: self.servers.kill(NEW))
+        error = self.assertRaises(exceptions.LoadFailedError, self.operations.create, 'new', 'shop')
+        self.assertIn("Can't connect to MySQL server", str(error))
 
     def test_restore(self):
         self.cloud.at(5, lambda: self.appear(rows=12))

@@ -35,6 +35,7 @@ class LedgerTest(base.BaseTestCase):
         for failure in (pymysql.OperationalError(2013, 'lost'), TimeoutError()):
             self.servers.failures = [failure]
             self.assertIsNone(self.client.commit('192.0.2.1'))
+            self.assertIs(failure, self.client.error)
 
     def test_writer_counts_what_is_acknowledged(self):
         self.servers.rows['192.0.2.1'] = 3

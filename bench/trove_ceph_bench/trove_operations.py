@@ -292,14 +292,26 @@ def fault_of(trove: Any, instance_id: str) -> str:
 
 def hosts_of(instance: Any) -> list[str]:
     """Return the addresses that a client can use: the public ones, if there are any."""
-    addresses = getattr(instance, 'addresses', [])
-    public = [one['address'] for one in addresses if one['type'] == 'public']
-    return public or [one['address'] for one in addresses]
+    return _public_hosts_of(instance) or [one['address'] for one in _addresses_of(instance)]
+
+
+def is_public(instance: Any) -> bool:
+    """Return whether an instance has a public address."""
+    return bool(_public_hosts_of(instance))
+
+
+def _public_hosts_of(instance: Any) -> list[str]:
+    return [one['address'] for one in _addresses_of(instance) if one['type'] == 'public']
+
+
+def _addresses_of(instance: Any) -> list[dict[str, str]]:
+    # One that is being built may have none yet.
+    return getattr(instance, 'addresses', [])
 
 
 def access_like(source: Any) -> dict[str, bool]:
     """Return the access of an instance that is as public as another one."""
-    return {'is_public': any(one['type'] == 'public' for one in source.addresses)}
+    return {'is_public': is_public(source)}
 
 
 def raise_if_failed(trove: Any, listed: Any) -> None:

@@ -39,7 +39,7 @@ class Cloud:
         self.events = []
         self.servers = servers
         self.instances = types.SimpleNamespace(
-            list=lambda: list(self.found.values()),
+            list=self._list,
             get=lambda identity: self.found[identity],
             create=self._create,
         )
@@ -51,6 +51,11 @@ class Cloud:
         )
         self.found = {'i-1': types.SimpleNamespace(**SOURCE)}
         self.created = []
+        self.lists = 0
+
+    def _list(self):
+        self.lists += 1
+        return list(self.found.values())
 
     def _create(self, name, **parameters):
         self.created.append(parameters)
@@ -182,6 +187,15 @@ class OperationsTest(base.BaseTestCase):
         self.cloud.at(1, lambda: self.servers.kill(NEW))
         error = self.assertRaises(exceptions.LoadFailedError, self.operations.create, 'new', 'shop')
         self.assertIn("Can't connect to MySQL server", str(error))
+
+    def test_cloud_is_asked_seldom_when_the_address_is_known(self):
+        self.cloud.at(1, self.appear)
+        self.cloud.at(1, lambda: self.servers.kill(NEW))
+        self.cloud.at(48, self.appear)
+        self.operations.create('new', 'shop')
+        # For the instance to resemble, at 0 and 2 s, and then each 15 s.
+        self.assertEqual(1 + 2 + 3, self.cloud.lists)
+        self.assertEqual(48, round(self.cloud.now))
 
     def test_restore(self):
         self.cloud.at(5, lambda: self.appear(rows=12))

@@ -52,7 +52,7 @@ class Client:
     """A client of a server at changing hosts.
 
     :param address: its host is not used
-    :ivar error: why the last commit or count that failed did; None: none has failed
+    :ivar error: why the last commit that failed did; None: none has failed
     """
 
     def __init__(self, address: model.Address, connect: Connect = pymysql.connect):
@@ -105,8 +105,7 @@ class Client:
             with self.connection(host) as connection, connection.cursor() as cursor:
                 cursor.execute(_COUNT)
                 ((rows,),) = cursor.fetchall()
-        except _FAILED as error:
-            self.error = error
+        except _FAILED:
             return None
         return int(rows)
 

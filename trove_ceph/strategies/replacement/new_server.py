@@ -226,12 +226,14 @@ class NewServer:
         if len(found) > 1:
             self.discard('several servers were booted, because an answer was lost')
             raise exceptions.ServiceUnavailableError(f'{record}: Nova booted several servers')
-        for one in found:
-            if one.flavor_id not in (None, record.flavor_id):
-                # A request from before the return, whose answer was lost, has come true late.
-                self.discard(f'server {one.server_id} has another flavor')
-                raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
-        return found[0].server_id if found else None
+        if not found:
+            return None
+        (booted,) = found
+        if booted.flavor_id not in (None, record.flavor_id):
+            # A request from before the return, whose answer was lost, has come true late.
+            self.discard(f'server {booted.server_id} has another flavor')
+            raise exceptions.ServiceUnavailableError(f'{record}: Nova booted a late server')
+        return booted.server_id
 
     def _request_boot(self) -> str:
         deps = self._attempt.deps

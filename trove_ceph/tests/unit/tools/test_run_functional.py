@@ -153,7 +153,7 @@ class RunTest(FakeStestr):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch('signal.signal', lambda number, handler: None))
-        self.stestr = run_functional.Stestr('results', self.directory)
+        self.stestr = run_functional.Stestr(str(self.directory), self.directory)
 
     def test_runs_workers_and_then_serial_tests(self):
         self.assertEqual(0, self.stestr.run([SHORT[:3], SHORT[3:9], []]))
@@ -220,6 +220,17 @@ class RunTest(FakeStestr):
         self.assertFalse(self.log.exists())
 
 
+DYING = """
+import os, sys
+from trove_ceph.tests.functional import base
+
+class DyingTest(base.TaggedTestCase):
+    def test_dies(self):
+        print('an hour before', *['a line'] * 40, 'a library: an assertion', sep='\\n', file=sys.stderr)
+        os.abort()
+"""
+
+
 class WholeRunTest(base.BaseTestCase):
     """A run with the real stestr on trivial tests."""
 
@@ -262,14 +273,19 @@ class {name}Test(base.TaggedTestCase):
         tests = self.root / 'sample_tests'
         tests.mkdir()
         (tests / '__init__.py').touch()
+        self.tests = tests
         for name in ('First', 'Second', 'Third'):
             text = self.MODULE.format(name=name, log=str(self.log), passes=name != 'Third')
-            (tests / f'test_{name.lower()}.py').write_text(text)
+            self.write_module(name, text)
+
+    def write_module(self, name, text):
+        (self.tests / f'test_{name.lower()}.py').write_text(text)
 
     def run_tests(self, *arguments):
         command = [sys.executable, '-W', 'ignore', '-c', self.PROGRAM, str(self.root), *arguments]
         ended = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         self.addDetail('output', text_content(ended.stdout + ended.stderr))
+        self.errors = ended.stderr
         summary = tools.load('test-summary')
         outcomes, failed = summary.count(summary.last_run(str(self.root)))
         return ended.returncode, dict(outcomes), failed
@@ -292,6 +308,25 @@ class {name}Test(base.TaggedTestCase):
     def test_runs_one_test_by_its_name(self):
         status, outcomes, _failed = self.run_tests('First.*test_one')
         self.assertEqual((0, {'passed': 1}), (status, outcomes))
+
+    def test_tells_why_a_process_died(self):
+        self.useFixture(fixtures.EnvironmentVariable('PYTHONFAULTHANDLER', '1'))
+        self.write_module('Dying', DYING)
+        status, outcomes, (failed,) = self.run_tests('--suite', 'short', 'First', 'Dying')
+        self.assertEqual((1, {'passed': 3, 'failed': 1}), (status, outcomes))
+        summary = tools.load('test-summary')
+        self.assertEqual(f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}', failed)
+        output = self.useFixture(fixtures.StringStream('output')).stream
+        self.useFixture(fixtures.MonkeyPatch('sys.stdout', output))
+        self.assertEqual(1, summary.main([str(self.root)]))
+        output.seek(0)
+        printed = output.read()
+        for text in (printed, self.errors):
+            self.assertIn('a library: an assertion', text)
+            self.assertIn('Fatal Python error: Aborted', text)
+            self.assertIn('test_dying.py", line 8 in test_dies', text)
+        self.assertNotIn('an hour before', printed)
+        self.assertIn('an hour before', self.errors)
 
 
 class MeasuredTest(base.BaseTestCase):

@@ -19,6 +19,7 @@ from trove_ceph.storage_service import (
     permissions,
     pools,
     serializer,
+    silent_owners,
 )
 
 LOG = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Endpoint:
     """The verbs of the service. A verb that changes something holds a lock meanwhile.
 
     :param own_pools: the pools that the service may read and change
+    :param owners: of locks that no verb for snapshots may take
     """
 
     def __init__(
@@ -76,12 +78,14 @@ class Endpoint:
         own_pools: pools.Pools,
         own_leases: leases.Leases,
         all_jobs: jobs.Jobs,
+        owners: silent_owners.SilentOwners,
         wait_sec: float = jobs.BUSY_WAIT_SEC,
     ):
         self._storage = storage
         self._pools = own_pools
         self._leases = own_leases
         self._jobs = all_jobs
+        self._owners = owners
         self._wait_sec = wait_sec
 
     # Verbs that only read.
@@ -127,6 +131,7 @@ class Endpoint:
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
         self._pools.check(snapshot)
         with self._locked('create_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+            self._owners.check(snapshot.of)
             self._storage.create_snapshot(snapshot)
         return self._find_snapshot(snapshot)
 
@@ -141,6 +146,7 @@ class Endpoint:
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         self._pools.check(snapshot)
         with self._locked('remove_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+            self._owners.check(snapshot.of)
             self._storage.remove_snapshot(snapshot)
 
     @_verb(permissions.CHANGE_SNAPSHOT)
@@ -151,6 +157,7 @@ class Endpoint:
         self._pools.check(snapshot, renamed)
         locks = tasks.snapshot_lock(snapshot), tasks.snapshot_lock(renamed)
         with self._locked('rename_snapshot', snapshot, *locks):
+            self._owners.check(snapshot.of)
             self._storage.rename_snapshot(snapshot, name)
         return self._find_snapshot(renamed)
 

@@ -13,7 +13,7 @@ from oslo_utils import units
 from trove_ceph import exceptions
 from trove_ceph.golden import build
 from trove_ceph.storage import backend, copying, fencing, tasks, throttle, verify
-from trove_ceph.storage_service import pools
+from trove_ceph.storage_service import pools, silent_owners
 from trove_ceph.verification import inspection
 
 
@@ -33,6 +33,7 @@ class Limits:
 class ExecutorDependencies:
     """The clients and settings that tasks need.
 
+    :param owners: of locks that a flatten must not take
     :param inspector: None if this copy of the service runs no inspections
     :param builder: of golden volumes; None as for the inspector
     :param name: of this copy of the service
@@ -41,6 +42,7 @@ class ExecutorDependencies:
     storage: backend.Backend
     own_pools: pools.Pools
     limits: Limits
+    owners: silent_owners.SilentOwners
     inspector: inspection.Inspector | None = None
     name: str | None = None
     builder: build.Builder | None = None
@@ -118,9 +120,10 @@ def perform(
     limiter = throttle.Throttle(limits.in_flight_bytes, limits.bytes_per_sec, cancel, record_copy)
     match work:
         case tasks.FlattenTask(image):
-            storage.flatten(
-                image, lambda done, total: note('flattening', done, total, done), cancel
-            )
+            with deps.owners.checked(image, cancel) as stop:
+                storage.flatten(
+                    image, lambda done, total: note('flattening', done, total, done), stop
+                )
             return None
         case tasks.CopyTask(snapshot, image, since, options, compare_all):
             return copying.copy(

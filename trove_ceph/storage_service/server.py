@@ -28,6 +28,7 @@ from trove_ceph.storage_service import (
     pools,
     receiver,
     rpcapi,
+    silent_owners,
     transport,
     watched_thread,
 )
@@ -120,8 +121,9 @@ class Service:
             options.copy_in_flight_mib * units.Mi,
             options.copy_mib_per_sec * units.Mi or None,
         )
+        owners = silent_owners.SilentOwners(storage)
         deps = executors.ExecutorDependencies(
-            storage, own_pools, limits, inspector, self.name, builder
+            storage, own_pools, limits, owners, inspector, self.name, builder
         )
         store = job_store.JobStore(entries, own_pools.images)
         self._manager = job_manager.JobManager(deps, store, self._leases, threads, urgent)
@@ -129,7 +131,7 @@ class Service:
             *(deps, store, self._leases, self._manager, options.job_retention_hours * 3600),
             max_deaths=options.max_inspection_deaths,
         )
-        self.endpoint = endpoint.Endpoint(storage, own_pools, self._leases, self._jobs)
+        self.endpoint = endpoint.Endpoint(storage, own_pools, self._leases, self._jobs, owners)
         self.evidence = permissions.Evidence(storage, own_pools, entries)
         self._stopping = threading.Event()
         #: Called with the reason after a thread of this copy has died, so that locks cannot be

@@ -91,6 +91,13 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
         self.assertEqual('writing\n', process.stdout.readline())
         return process
 
+    def await_watch(self, image, address, is_watching):
+        """Wait until a client watches an image, or until its watch has expired."""
+        deadline = time.monotonic() + EXPIRY_TIMEOUT_SEC
+        while (address in self.storage.find_clients(image).watchers) is not is_watching:
+            self.assertLess(time.monotonic(), deadline, f'{address}, {is_watching=}')
+            time.sleep(0.5)
+
     def fill(self, pool):
         """Make a pool full by a quota."""
         self.addCleanup(self.empty, pool)

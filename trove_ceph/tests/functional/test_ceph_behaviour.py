@@ -11,6 +11,7 @@ import contextlib
 import csv
 import errno
 import json
+import signal
 import subprocess
 import time
 from concurrent import futures
@@ -251,6 +252,23 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
             self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
             self._unblock_all()
         self.assert_table_says('rbd_blocklist_expire_seconds', observed)
+
+    @base.long
+    def test_snapshot_of_an_image_whose_client_is_paused(self):
+        image = self.make(size_mib=8)
+        victim = self.start_writing(image)
+        address = self.storage.find_clients(image).lock_owner
+        victim.send_signal(signal.SIGSTOP)
+        self.await_watch(image, address, False)
+        with self.opened(image) as handle:
+            handle.create_snap('t')
+        is_blocked = address in self._blocklist()
+        victim.send_signal(signal.SIGCONT)
+        if is_blocked:
+            self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+            self._unblock_all()
+        observed = '**blocklists it**' if is_blocked else 'waits for it'
+        self.assert_table_says('snapshot of an image whose client is paused', observed)
 
     def _blocklist(self):
         listed = storage.link(self, self.cluster).mon_command('osd blocklist ls')

@@ -3,6 +3,7 @@
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -246,6 +247,36 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.operation = 'another'
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
+
+    def test_leaves_the_lock_to_a_paused_server(self):
+        """Like that of a source whose host is paused while its replica is promoted."""
+        one = self.serve('one')
+        image, clone = self.make_written(), self.ref('clone', self.second_pool)
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
+        # Ceph keeps it for the clone, and removes it at the end of the flatten.
+        self.storage.remove_snapshot(image.snapshot('s'))
+        server = self.start_writing(image)
+        address = self.storage.find_clients(image).lock_owner
+        server.send_signal(signal.SIGSTOP)
+        self.await_watch(image, address, False)
+        snapshot, flatten = image.snapshot('t'), tasks.FlattenTask(clone)
+        error = self.assertRaises(
+            exceptions.BusyError, one.request, 'create_snapshot', snapshot=snapshot
+        )
+        self.assert_message(error, image, address)
+        one.request('start', operation_id=self.operation, work=flatten)
+        found = self.wait_for(one, lambda found: not found.state.is_active)
+        self.assertEqual((JobState.FAILED, 'BusyError'), (found.state, found.error), found)
+        server.send_signal(signal.SIGCONT)
+        self.await_watch(image, address, True)
+        one.request('create_snapshot', snapshot=snapshot)
+        one.request('start', operation_id=self.operation, work=flatten)
+        done = self.wait_for(one, lambda found: not found.state.is_active)
+        self.assertEqual(JobState.DONE, done.state, done)
+        facts = self.storage.describe(image)
+        self.assertEqual((['t'], address), (facts.snapshot_names, facts.lock_owner))
+        self.assertNotIn(address, self.storage.blocklisted())
+        self.assertIsNone(server.poll(), 'the server has ended')
 
     def test_cancels_and_resumes_a_flatten(self):
         one, other = self.serve('one'), self.serve('other')

@@ -18,6 +18,7 @@ from trove_ceph.storage_service import (
     leases,
     permissions,
     pools,
+    silent_owners,
 )
 from trove_ceph.tests import interruption
 
@@ -107,8 +108,11 @@ class Service:
         self.lock_store = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.store = job_store.JobStore(entries, POOLS.images, lambda: world.now)
+        self.owners = silent_owners.SilentOwners(
+            storage, clock=lambda: world.now, sleep=world.sleep
+        )
         deps = executors.ExecutorDependencies(
-            storage, POOLS, executors.Limits(8 * MIB), inspector, name, builder
+            storage, POOLS, executors.Limits(8 * MIB), self.owners, inspector, name, builder
         )
         times = (
             lambda: world.now,
@@ -120,7 +124,7 @@ class Service:
             *shared, threads or InlineExecutor(), InlineExecutor(), *times
         )
         self.jobs = jobs.Jobs(*shared, self.manager, RETENTION_SEC, *times)
-        self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs)
+        self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs, self.owners)
         self.evidence = permissions.Evidence(storage, POOLS, entries, lambda: world.now)
 
 

@@ -226,7 +226,8 @@ from trove_ceph.tests.functional import base
 
 class DyingTest(base.TaggedTestCase):
     def test_dies(self):
-        print('an hour before', *['a line'] * 40, 'a library: an assertion', sep='\\n', file=sys.stderr)
+        lines = ['an hour before', *['a line'] * 40, 'a library: an assertion']
+        print(*lines, sep='\\n', file=sys.stderr)
         os.abort()
 """
 
@@ -324,7 +325,7 @@ class {name}Test(base.TaggedTestCase):
         for text in (printed, self.errors):
             self.assertIn('a library: an assertion', text)
             self.assertIn('Fatal Python error: Aborted', text)
-            self.assertIn('test_dying.py", line 8 in test_dies', text)
+            self.assertIn('test_dying.py", line 9 in test_dies', text)
         self.assertNotIn('an hour before', printed)
         self.assertIn('an hour before', self.errors)
 

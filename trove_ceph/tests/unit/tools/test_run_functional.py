@@ -19,6 +19,7 @@ from trove_ceph.tests.functional import base as functional
 from trove_ceph.tests.unit import tools
 
 run_functional = tools.load('run-functional')
+summary = run_functional.summary
 
 PREFIX = run_functional.PREFIX
 SHORT = [f'{PREFIX}test_{module}.SomeTest.test_{name}' for module in 'abcde' for name in 'xyz']
@@ -221,14 +222,24 @@ class RunTest(FakeStestr):
 
 
 DYING = """
-import os, sys
+import os, pathlib, sys
 from trove_ceph.tests.functional import base
 
 class DyingTest(base.TaggedTestCase):
+    def test_before(self):
+        pass
+
     def test_dies(self):
-        lines = ['an hour before', *['a line'] * 40, 'a library: an assertion']
-        print(*lines, sep='\\n', file=sys.stderr)
-        os.abort()
+        deaths = pathlib.Path({log!r}, 'deaths')
+        with deaths.open('a') as log:
+            print('one', file=log)
+        if len(deaths.read_text().split()) <= {deaths}:
+            lines = ['an hour before', *['a line'] * 40, 'a library: an assertion']
+            print(*lines, sep='\\n', file=sys.stderr)
+            os.abort()
+
+    def test_later(self):
+        pass
 """
 
 
@@ -287,7 +298,6 @@ class {name}Test(base.TaggedTestCase):
         ended = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         self.addDetail('output', text_content(ended.stdout + ended.stderr))
         self.errors = ended.stderr
-        summary = tools.load('test-summary')
         outcomes, failed = summary.count(summary.last_run(str(self.root)))
         return ended.returncode, dict(outcomes), failed
 
@@ -310,24 +320,43 @@ class {name}Test(base.TaggedTestCase):
         status, outcomes, _failed = self.run_tests('First.*test_one')
         self.assertEqual((0, {'passed': 1}), (status, outcomes))
 
-    def test_tells_why_a_process_died(self):
-        self.useFixture(fixtures.EnvironmentVariable('PYTHONFAULTHANDLER', '1'))
-        self.write_module('Dying', DYING)
-        status, outcomes, (failed,) = self.run_tests('--suite', 'short', 'First', 'Dying')
-        self.assertEqual((1, {'passed': 3, 'failed': 1}), (status, outcomes))
-        summary = tools.load('test-summary')
-        self.assertEqual(f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}', failed)
-        output = self.useFixture(fixtures.StringStream('output')).stream
-        self.useFixture(fixtures.MonkeyPatch('sys.stdout', output))
-        self.assertEqual(1, summary.main([str(self.root)]))
-        output.seek(0)
-        printed = output.read()
+    def test_tests_run_again_whose_process_died(self):
+        self.use_dying(deaths=1)
+        status, outcomes, failed = self.run_tests('--suite', 'all', 'First', 'Dying')
+        self.assertEqual((0, {'passed': 7}, []), (status, outcomes, failed))
+        status, printed = self.summarize()
+        self.assertEqual(0, status)
         for text in (printed, self.errors):
             self.assertIn('a library: an assertion', text)
             self.assertIn('Fatal Python error: Aborted', text)
-            self.assertIn('test_dying.py", line 9 in test_dies', text)
+            self.assertIn('in test_dies', text)
+        self.assertIn(f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}\n', printed)
         self.assertNotIn('an hour before', printed)
         self.assertIn('an hour before', self.errors)
+
+    def test_a_test_fails_whose_process_dies_again(self):
+        self.use_dying(deaths=2)
+        status, outcomes, failed = self.run_tests('Dying')
+        self.assertEqual((1, {'passed': 2, 'failed': 1}), (status, outcomes))
+        self.assertEqual([f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}'], failed)
+        self.assertEqual(1, self.summarize()[0])
+
+    def test_a_failed_test_stays_failed(self):
+        self.use_dying(deaths=1)
+        status, outcomes, (failed,) = self.run_tests('Third.*test_two', 'Dying')
+        self.assertEqual((1, {'passed': 3, 'failed': 1}), (status, outcomes))
+        self.assertIn('ThirdTest.test_two: AssertionError', failed)
+
+    def use_dying(self, deaths):
+        self.useFixture(fixtures.EnvironmentVariable('PYTHONFAULTHANDLER', '1'))
+        self.write_module('Dying', DYING.format(log=str(self.root), deaths=deaths))
+
+    def summarize(self):
+        output = self.useFixture(fixtures.StringStream('output')).stream
+        with fixtures.MonkeyPatch('sys.stdout', output):
+            status = summary.main([str(self.root)])
+        output.seek(0)
+        return status, output.read()
 
 
 class MeasuredTest(base.BaseTestCase):

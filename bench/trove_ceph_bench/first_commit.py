@@ -23,10 +23,6 @@ from trove_ceph_bench.targets import cloud
 
 #: Commits of a client before its server is killed.
 LEAD_ROWS = 20
-_STATE_POLL_SEC = 2
-#: When its address is known, the state only tells of a failure. Each listing has Trove, Nova and
-#: Neutron work, on a processor that they may share with the server.
-_ADDRESSED_POLL_SEC = 15
 _COMMIT_POLL_SEC = 0.1
 _KILL = 'kills the virtual machine of the instance that its last argument names'
 #: Rows that were acknowledged before a failure, and are missing after it.
@@ -202,8 +198,7 @@ class Operations:
             # Listing does not call the guest agent.
             listed = self._find(instance_id)
             check(listed)
-            is_addressed = trove_operations.is_public(listed)
-            until = self._start_wait(_ADDRESSED_POLL_SEC if is_addressed else _STATE_POLL_SEC)
+            until = self._start_wait(trove_operations.listing_poll_sec([listed]))
             while True:
                 for host in trove_operations.hosts_of(listed):
                     if (rows := self._client.commit(host)) is not None:

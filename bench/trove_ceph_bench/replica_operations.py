@@ -190,8 +190,9 @@ class Operations:
         deadline = self._start_wait(self._timeout_sec)
         missing, needed = list(names), dict[str, int]()
         while deadline.left_sec:
-            hosts = {name: self._listed_hosts(name) for name in missing}
-            until = self._start_wait(_STATE_POLL_SEC)
+            listed = self._list(missing)
+            hosts = {one.name: trove_operations.hosts_of(one) for one in listed}
+            until = self._start_wait(trove_operations.listing_poll_sec(listed))
             while True:
                 missing = [
                     name
@@ -264,11 +265,14 @@ class Operations:
             f'the client cannot {verb} {instance.name} at {", ".join(hosts) or "any address"}'
         )
 
-    def _listed_hosts(self, name: str) -> Sequence[str]:
-        # Listing does not call the guest agent.
-        listed = cloud.find_one(self._trove.instances, name)
-        trove_operations.raise_if_failed(self._trove, listed)
-        return trove_operations.hosts_of(listed)
+    def _list(self, names: Sequence[str]) -> list[Any]:
+        """Return the instances of these names, none of which has failed."""
+        # Listing does not call the guest agents.
+        listed = cloud.list_all(self._trove.instances)
+        found = [cloud.pick(listed, name) for name in names]
+        for one in found:
+            trove_operations.raise_if_failed(self._trove, one)
+        return found
 
     def _get(self, instance: str) -> Any:
         return self._trove.instances.get(cloud.find_one(self._trove.instances, instance).id)

@@ -7,7 +7,7 @@ Facts that only an administrator may read are None if the cloud refuses them.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keystoneauth1.exceptions
@@ -233,7 +233,15 @@ def find_one(manager: Any, name_or_id: str) -> Any:
 
     :raises TargetUnavailableError: there is none, or there are several
     """
-    found = [one for one in list_all(manager) if name_or_id in (one.name, one.id)]
+    return pick(list_all(manager), name_or_id)
+
+
+def pick(listed: Sequence[Any], name_or_id: str) -> Any:
+    """Return the only one of listed resources that has a name or an id.
+
+    :raises TargetUnavailableError: there is none, or there are several
+    """
+    found = [one for one in listed if name_or_id in (one.name, one.id)]
     if len(found) == 1:
         return found[0]
     count, remedy = (len(found), '; use an id') if found else ('none', '')

@@ -10,7 +10,7 @@ from oslotest import base
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.tests.unit.bench import fake_ledger
-from trove_ceph_bench import arguments, first_commit, ledger, model
+from trove_ceph_bench import arguments, first_commit, ledger, model, trove_operations
 
 PRIVATE = {'address': '192.0.2.1', 'type': 'private', 'network': 'net-1'}
 PUBLIC = {'address': '198.51.100.1', 'type': 'public'}
@@ -129,7 +129,7 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(1, self.servers.rows[NEW])
         # The private address is not that of the tenant's clients.
         self.assertEqual({NEW}, {login['host'] for login in self.servers.logins})
-        self.assertLess(self.cloud.now, 30 + first_commit._STATE_POLL_SEC)
+        self.assertLess(self.cloud.now, 30 + trove_operations.INSTANCE_POLL_SEC)
         (parameters,) = self.cloud.created
         self.assertEqual(
             {

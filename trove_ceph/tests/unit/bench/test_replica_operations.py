@@ -45,11 +45,12 @@ class Cloud:
         self.events = []
         self.found = {'id-shop': instance('shop', SOURCE_HOST)}
         self.instances = types.SimpleNamespace(
-            list=lambda: list(self.found.values()),
+            list=self._list,
             get=lambda identity: self.found[identity],
             create=self._create,
         )
         self.created = []
+        self.lists = 0
         self.shown = []
         self.requests = []
         self.client = types.SimpleNamespace(
@@ -57,6 +58,10 @@ class Cloud:
             post=lambda path, body: self.requests.append((path, body)),
             put=lambda path, body: self.requests.append((path, body)),
         )
+
+    def _list(self):
+        self.lists += 1
+        return list(self.found.values())
 
     def add(self, name, host):
         self.found[f'id-{name}'] = instance(name, host)
@@ -142,6 +147,22 @@ class OperationsTest(OperationsTestCase):
         self.operations.create('shop', 'copy', count=2, zone='nova')
         self.assertEqual(36, round(self.cloud.now))
         self.assertEqual('nova', self.cloud.created[0][1]['availability_zone'])
+
+    def test_replicas_with_public_addresses_are_listed_rarely(self):
+        """Each listing has the cloud work, which may share its processors with the replicas."""
+
+        def appear(name, host):
+            self.appear(name, host, 6)
+            self.cloud.found[f'id-{name}'].addresses[0]['type'] = 'public'
+
+        self.cloud.at(5, lambda: appear('copy-1', REPLICA_HOST))
+        self.cloud.at(9, lambda: appear('copy-2', SECOND_HOST))
+        # Both have their row in the end.
+        self.cloud.at(50, lambda: self.servers.rows.update({REPLICA_HOST: 8, SECOND_HOST: 8}))
+        self.operations.create('shop', 'copy', count=2)
+        self.assertEqual(50, round(self.cloud.now))
+        # Once for the source, each 2 s until both have addresses, and then each 15 s.
+        self.assertEqual(1 + 6 + 2, self.cloud.lists)
 
     def test_failed_replica_ends_the_wait(self):
         def fail():

@@ -13,6 +13,7 @@ flatten the owners are looked at again and again.
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ LIMIT_SEC = 600.0
 _REWATCH_SEC = 3.0
 _RETRY_SEC = 0.5
 _POLL_SEC = 2.0
+_EVENT_POLL_SEC = 0.1
 
 
 class SilentOwners:
@@ -162,3 +164,13 @@ class _EitherEvent(threading.Event):
 
     def is_set(self) -> bool:
         return super().is_set() or self._other.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        def sleep(seconds: float) -> None:
+            threading.Event.wait(self, seconds)
+
+        deadline = waiting.Deadline(math.inf if timeout is None else timeout, sleep=sleep)
+        while not self.is_set():
+            if not deadline.pause(_EVENT_POLL_SEC):
+                return False
+        return True

@@ -179,8 +179,10 @@ class FlattenTest(SilentOwnersTestCase):
 
         def work():
             with self.owners.checked(self.clone, cancel) as stop:
+                self.assertFalse(stop.wait(0.01))
                 cancel.set()
                 self.assertTrue(stop.is_set())
+                self.assertTrue(stop.wait())
                 raise exceptions.CanceledError('canceled')
 
         self.assertRaises(exceptions.CanceledError, work)

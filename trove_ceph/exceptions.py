@@ -270,6 +270,10 @@ class BusyError(StorageError):
     """Children, snapshots or clients, which the message names, prevent the operation."""
 
 
+class SilentOwnerError(BusyError):
+    """A client that holds the lock of an image does not answer; the operation would cut it off."""
+
+
 class NoSpaceError(StorageError):
     """A pool is full; the message has its usage. The operation does not wait for space."""
 

@@ -14,6 +14,9 @@ from concurrent.futures import Future
 
 from trove_ceph.storage import image_types
 
+#: The key of the address of the client that flattens an image, in the metadata of the image.
+FLATTENER_KEY = 'trove_ceph.flattener'
+
 
 class ImageReader(abc.ABC):
     """An image opened at a snapshot, whose data never changes."""
@@ -282,6 +285,13 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def find_clients(self, image: image_types.ImageRef) -> image_types.Clients:
         """Return the clients of an image, including writers of this back end."""
+
+    @abc.abstractmethod
+    def do_clients_answer(self, image: image_types.ImageRef, timeout_sec: float = 5) -> bool:
+        """Return whether all clients that have an image open for writing answer in time.
+
+        One that is paused or cut off does not; it stays listed for 30 s.
+        """
 
     @abc.abstractmethod
     def set_image_metadata(

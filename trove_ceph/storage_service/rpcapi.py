@@ -121,6 +121,7 @@ class StorageAPI:
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
         """Create a snapshot; clients are not paused.
 
+        :raises SilentOwnerError: the client of the image does not answer, and would lose its lock
         :raises AlreadyExistsError: the snapshot exists, perhaps from an earlier attempt
         """
         return self._call('create_snapshot', snapshot=snapshot)
@@ -128,6 +129,7 @@ class StorageAPI:
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         """Remove a snapshot; its clones keep their data.
 
+        :raises SilentOwnerError: the client of the image does not answer, and would lose its lock
         :raises BusyError: the snapshot is being copied or verified
         """
         self._call('remove_snapshot', snapshot=snapshot)

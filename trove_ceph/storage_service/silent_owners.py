@@ -5,14 +5,15 @@ The watch of an image's client expires 30 s after its last sign of life, but its
 then takes the lock for any work that needs it, and puts the former owner on the blocklist (see
 BreakRequest.cc in src/librbd/managed_lock of Ceph's source). A server whose host was only paused or
 cut off could never write to its volume again. No snapshot is worth that, so such work is refused as
-busy for a while. Fences, deletions and the trash mean to cut the owner off, and do not ask.
+busy for a while. Fences mean to cut the owner off, and do not ask.
 
-This keeps an owner that has been silent for longer than 30 s when the work begins. An owner whose
-watch expires during the work, within milliseconds, still loses its lock; during the minutes of a
-flatten the owners are looked at again and again.
+The owner is asked before the work, not in the same moment: one that falls silent between the two,
+or during the work, may still lose its lock. A flatten is stopped then if this service does it; one
+that librbd has delegated to the hypervisor of the clone goes on.
 """
 
 import contextlib
+import dataclasses
 import math
 import threading
 import time
@@ -26,14 +27,28 @@ from trove_ceph.storage_service import leases
 
 LOG = logging.getLogger(__name__)
 
-#: How long work waits for an owner, counted from the first work that was refused. A host that was
-#: silent for longer counts as dead.
+#: How long work waits for an owner, counted by each copy of the service from the first work that it
+#: refused. A host that was silent for longer counts as dead.
 LIMIT_SEC = 600.0
-# A client watches again within seconds after an OSD has restarted.
-_REWATCH_SEC = 3.0
+#: The count starts anew after a time in which nobody asked, since the owner may have been back.
+#: Some clean-up is tried once an hour.
+FORGET_SEC = 7200.0
+# A client watches again within seconds after an OSD has restarted, and a busy one answers late.
+_PATIENCE_SEC = 15.0
 _RETRY_SEC = 0.5
-_POLL_SEC = 2.0
+# During a flatten.
+_POLL_SEC = 5.0
+_LOOKS = 2
 _EVENT_POLL_SEC = 0.1
+
+
+@dataclasses.dataclass
+class _Silence:
+    """The silence of one owner, in seconds of the clock."""
+
+    first: float
+    last: float
+    is_told: bool = False
 
 
 class SilentOwners:
@@ -45,7 +60,7 @@ class SilentOwners:
     def __init__(
         self,
         storage: backend.Backend,
-        wait_sec: float = _REWATCH_SEC,
+        wait_sec: float = _PATIENCE_SEC,
         clock: Callable[[], float] = leases.time_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ):
@@ -54,19 +69,19 @@ class SilentOwners:
         self._clock = clock
         self._sleep = sleep
         self._mutex = threading.Lock()
-        self._first_seen: dict[tuple[image_types.ImageRef, str], float] = {}
+        self._silences: dict[tuple[image_types.ImageRef, str], _Silence] = {}
 
     def check(self, image: image_types.ImageRef) -> None:
         """Check that work which needs the lock of an image takes it from no silent owner.
 
-        :raises BusyError: it would; the message names the owner
+        :raises SilentOwnerError: it would; the message names the owner
         """
         deadline = waiting.Deadline(self._wait_sec, self._clock, self._sleep)
         while True:
             try:
                 self._check_now(image)
                 return
-            except exceptions.BusyError:
+            except exceptions.SilentOwnerError:
                 if not deadline.pause(_RETRY_SEC):
                     raise
 
@@ -80,24 +95,26 @@ class SilentOwners:
         needs the parent's lock. Yields an event that is set when the work must stop.
 
         :param cancel: an event that stops the work, too
-        :raises BusyError: an owner is silent; the work can be resumed later
+        :raises SilentOwnerError: an owner is silent; the work can be resumed later
         """
         facts = self._storage.describe(image, with_usage=False)
         images = [image, *([facts.parent.of] if facts.parent else [])]
         for one in images:
             self.check(one)
         stop, ended = _EitherEvent(cancel), threading.Event()
-        found: list[exceptions.BusyError] = []
+        found: list[exceptions.SilentOwnerError] = []
 
         def watch() -> None:
             while not ended.wait(_POLL_SEC):
                 try:
                     for one in images:
                         self._check_now(one)
-                except exceptions.BusyError as error:
+                    found.clear()
+                except exceptions.SilentOwnerError as error:
                     found.append(error)
-                    stop.set()
-                    return
+                    if len(found) == _LOOKS:
+                        stop.set()
+                        return
                 except exceptions.StorageError as error:
                     LOG.debug('%s: its clients cannot be listed just now: %s', image, error)
 
@@ -106,7 +123,7 @@ class SilentOwners:
         try:
             yield stop
         except exceptions.CanceledError as error:
-            if found and not cancel.is_set():
+            if len(found) == _LOOKS and not cancel.is_set():
                 raise found[0] from error
             raise
         finally:
@@ -116,43 +133,59 @@ class SilentOwners:
     def _check_now(self, image: image_types.ImageRef) -> None:
         # Only copies of this service write to its own images, and a dead one never comes back.
         owner = None if names.parse(image.name) else self._find(image)
+        silent_sec = self._note(image, owner)
+        if silent_sec is not None and silent_sec < LIMIT_SEC:
+            raise exceptions.SilentOwnerError(
+                f'{image}: its client {owner} holds the exclusive lock and does not answer; it may '
+                'come back, and could not write any more if its lock was taken. Try again later: '
+                f'after {LIMIT_SEC:.0f} s it counts as dead, and at once after a failover'
+            )
+
+    def _note(self, image: image_types.ImageRef, owner: str | None) -> float | None:
+        """Note the silent owner of an image, or that there is none; return its seconds of silence."""
         now = self._clock()
         with self._mutex:
-            for key in [key for key in self._first_seen if key[0] == image and key[1] != owner]:
-                del self._first_seen[key]
+            for key, silence in list(self._silences.items()):
+                is_over = key[0] == image and key[1] != owner
+                if is_over or now - silence.last > FORGET_SEC:
+                    del self._silences[key]
             if owner is None:
-                return
-            silent_sec = now - self._first_seen.setdefault((image, owner), now)
-        if silent_sec >= LIMIT_SEC:
+                return None
+            silence = self._silences.setdefault((image, owner), _Silence(now, now))
+            silence.last = now
+            silent_sec = now - silence.first
+            is_new = silent_sec >= LIMIT_SEC and not silence.is_told
+            silence.is_told |= is_new
+        if is_new:
             LOG.warning(
                 '%s: its owner %s has been silent for %.0f s and counts as dead: whoever needs the '
                 'lock now takes it',
                 *(image, owner, silent_sec),
             )
-            return
-        raise exceptions.BusyError(
-            f'{image}: its client {owner} holds the exclusive lock and has been silent for more '
-            'than 30 s; it may come back, and could not write any more if its lock was taken. '
-            f'Try again later: it counts as dead in {LIMIT_SEC - silent_sec:.0f} s, and at once '
-            'after a failover'
-        )
+        return silent_sec
 
     def _find(self, image: image_types.ImageRef) -> str | None:
         """Return the address of the silent owner of an image's lock, if it has one."""
-        owner = self._unwatched_owner(image)
-        # Twice, since a client may have opened the image and locked it between two requests: it
-        # watches before it locks.
-        if owner is None or self._unwatched_owner(image) != owner:
-            return None
-        return None if owner in self._storage.blocklisted() else owner
-
-    def _unwatched_owner(self, image: image_types.ImageRef) -> str | None:
         try:
-            clients = self._storage.find_clients(image)
+            owner = self._unheard_owner(image)
+            # Twice, since a client may have opened the image and locked it between two requests: it
+            # watches before it locks.
+            if owner is None or self._unheard_owner(image) != owner:
+                return None
+            header = self._storage.read_header(image)
         except exceptions.NotFoundError:
             # The parent of a clone may be in the trash.
             return None
-        return None if clients.lock_owner in clients.watchers else clients.lock_owner
+        is_gone = owner in self._storage.blocklisted()
+        # A dead copy of this service never comes back.
+        is_gone |= owner == header.metadata.get(backend.FLATTENER_KEY)
+        return None if is_gone else owner
+
+    def _unheard_owner(self, image: image_types.ImageRef) -> str | None:
+        clients = self._storage.find_clients(image)
+        if clients.lock_owner not in clients.watchers:
+            return clients.lock_owner
+        return None if self._storage.do_clients_answer(image) else clients.lock_owner
 
 
 class _EitherEvent(threading.Event):

@@ -282,6 +282,17 @@ class CephBackend(backend.Backend):
         with self._image(image, 'listing the clients of', read_only=True) as (handle, _):
             return description.clients_of(handle, self._link)
 
+    def do_clients_answer(self, image: image_types.ImageRef, timeout_sec: float = 5) -> bool:
+        with self._pool(image.pool, f'asking the clients of {image}') as context:
+            header = metadata.header_of(metadata.image_id(context, image.name))
+            try:
+                # A notification without content is that the header has changed (ImageWatcher.cc in
+                # src/librbd of Ceph's source): each client reads it again, and acknowledges.
+                context.notify(header, timeout_ms=round(timeout_sec * 1000))
+            except rados.TimedOut:
+                return False
+            return True
+
     def set_image_metadata(
         self, image: image_types.ImageRef, entries: Mapping[str, str | None]
     ) -> None:

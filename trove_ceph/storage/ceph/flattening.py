@@ -20,8 +20,8 @@ import rbd
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import connection, object_map_repair
+from trove_ceph.storage import backend, image_types
+from trove_ceph.storage.ceph import connection, metadata, object_map_repair
 
 LOG = logging.getLogger(__name__)
 
@@ -84,8 +84,11 @@ class Flattening:
                 rbd.Image(context, self._image.name) as handle,
             ):
                 if _has_parent(handle):
-                    with self._cancelable(handle, _address(own, handle)):
+                    address = _address(own, handle)
+                    metadata.change(context, handle.id(), {backend.FLATTENER_KEY: address})
+                    with self._cancelable(handle, address):
                         handle.flatten(on_progress=self._note(handle.stat()['obj_size']))
+                    metadata.change(context, handle.id(), {backend.FLATTENER_KEY: None})
         finally:
             own.close()
 

@@ -236,6 +236,10 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             return clients_of(cluster.get(image))
 
+    def do_clients_answer(self, image: image_types.ImageRef, timeout_sec: float = 5) -> bool:
+        with self._connected() as cluster:
+            return not cluster.get(image).watchers & cluster.paused
+
     def set_image_metadata(
         self, image: image_types.ImageRef, entries: Mapping[str, str | None]
     ) -> None:

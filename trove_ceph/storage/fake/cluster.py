@@ -176,6 +176,8 @@ class Cluster:
         self.capacities = dict(pools)
         self.images: list[Image] = []
         self.blocklist: dict[str, datetime.datetime] = {}
+        #: Addresses of clients that do not answer.
+        self.paused: set[str] = set()
         self.performance: list[image_types.ImagePerformance] = []
         self.clock = clock
         self.locks: dict[lock_store.Lock, LockEntry] = {}

@@ -31,6 +31,7 @@ SHOWN_UNCHANGED = (
 #: The message for each class of error, the more specific classes first.
 _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NoSpaceError, 'the storage has no room for it at present'),
+    (exceptions.SilentOwnerError, 'the server of the database does not answer at present'),
     (exceptions.BusyError, 'another operation uses it at present'),
     (exceptions.InProgressError, 'another operation uses it at present'),
     (

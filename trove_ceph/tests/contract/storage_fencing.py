@@ -40,6 +40,16 @@ class FencingContract(storage.StorageContract):
             # As expected of a fenced client.
             return
 
+    def test_clients_answer(self):
+        image = self.make()
+        self.assertTrue(self.storage.do_clients_answer(image))
+        victim = self.other.open_writer(image)
+        self.addCleanup(self._close, victim)
+        self.assertTrue(self.storage.do_clients_answer(image))
+        self.assertRaises(
+            exceptions.NotFoundError, self.storage.do_clients_answer, self.ref('missing')
+        )
+
     def test_an_image_without_clients(self):
         image = self.make()
         before = self.storage.blocklisted()

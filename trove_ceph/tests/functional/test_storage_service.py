@@ -257,18 +257,23 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.remove_snapshot(image.snapshot('s'))
         server = self.start_writing(image)
         address = self.storage.find_clients(image).lock_owner
+        self.assertTrue(self.storage.do_clients_answer(image))
         server.send_signal(signal.SIGSTOP)
-        self.await_watch(image, address, False)
+        self.assertFalse(self.storage.do_clients_answer(image))
         snapshot, flatten = image.snapshot('t'), tasks.FlattenTask(clone)
-        error = self.assertRaises(
-            exceptions.BusyError, one.request, 'create_snapshot', snapshot=snapshot
-        )
-        self.assert_message(error, image, address)
+        # Before and after its watch expires.
+        for is_watching in (True, False):
+            self.await_watch(image, address, is_watching)
+            error = self.assertRaises(
+                exceptions.SilentOwnerError, one.request, 'create_snapshot', snapshot=snapshot
+            )
+            self.assert_message(error, image, address)
         one.request('start', operation_id=self.operation, work=flatten)
         found = self.wait_for(one, lambda found: not found.state.is_active)
-        self.assertEqual((JobState.FAILED, 'BusyError'), (found.state, found.error), found)
+        self.assertEqual((JobState.FAILED, 'SilentOwnerError'), (found.state, found.error), found)
         server.send_signal(signal.SIGCONT)
         self.await_watch(image, address, True)
+        self.assertTrue(self.storage.do_clients_answer(image))
         one.request('create_snapshot', snapshot=snapshot)
         one.request('start', operation_id=self.operation, work=flatten)
         done = self.wait_for(one, lambda found: not found.state.is_active)

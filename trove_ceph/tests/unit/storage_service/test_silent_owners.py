@@ -6,7 +6,7 @@ import oslo_messaging as messaging
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage import backend, image_types, names, tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.storage_service import silent_owners
 from trove_ceph.tests.unit.storage_service import service_world
@@ -33,7 +33,7 @@ class SilentOwnersTestCase(base.BaseTestCase):
         return found
 
     def assert_busy(self, request, *arguments):
-        error = self.assertRaises(exceptions.BusyError, request, *arguments)
+        error = self.assertRaises(exceptions.SilentOwnerError, request, *arguments)
         self.assertIn(f'{self.image}: its client {OWNER} holds the exclusive lock', str(error))
 
 
@@ -41,9 +41,14 @@ class CheckTest(SilentOwnersTestCase):
     def test_a_silent_owner_keeps_its_lock(self):
         self.assert_busy(self.owners.check, self.image)
 
-    def test_an_owner_that_watches_is_asked_by_librbd(self):
+    def test_an_owner_that_answers_is_asked_by_librbd(self):
         self.locked.watchers.add(OWNER)
         self.owners.check(self.image)
+
+    def test_an_owner_whose_watch_has_not_expired_yet(self):
+        self.locked.watchers.add(OWNER)
+        self.world.cluster.paused.add(OWNER)
+        self.assert_busy(self.owners.check, self.image)
 
     def test_an_image_without_a_lock(self):
         self.locked.lock_owner = None
@@ -61,6 +66,10 @@ class CheckTest(SilentOwnersTestCase):
         self.world.storage.create_image(vault, 4096, image_types.ImageOptions())
         self.lock(vault)
         self.owners.check(vault)
+
+    def test_a_client_that_flattened_the_image_does_not_come_back(self):
+        self.world.storage.set_image_metadata(self.image, {backend.FLATTENER_KEY: OWNER})
+        self.owners.check(self.image)
 
     def test_a_client_that_has_just_opened_the_image_is_not_silent(self):
         """Its watch came after the watchers were listed, and its lock before that was listed."""
@@ -87,6 +96,17 @@ class CheckTest(SilentOwnersTestCase):
     def test_an_owner_counts_as_dead_in_the_end(self):
         self.assert_busy(self.owners.check, self.image)
         self.world.now += silent_owners.LIMIT_SEC
+        log = self.useFixture(fixtures.FakeLogger(silent_owners.__name__))
+        for _ in range(3):
+            self.owners.check(self.image)
+        self.assertEqual(1, log.output.count('counts as dead'))
+
+    def test_an_owner_that_nobody_asked_for_may_have_been_back(self):
+        self.assert_busy(self.owners.check, self.image)
+        self.world.now += silent_owners.FORGET_SEC + 1
+        self.assert_busy(self.owners.check, self.image)
+        # Clean-up once an hour gets its turn.
+        self.world.now += 3600
         self.owners.check(self.image)
 
     def test_an_owner_that_came_back_in_between_is_waited_for_again(self):
@@ -101,34 +121,37 @@ class CheckTest(SilentOwnersTestCase):
         self.assert_busy(self.owners.check, self.image)
         self.world.now += silent_owners.LIMIT_SEC
         self.locked.lock_owner = '192.0.2.8:0/8'
-        error = self.assertRaises(exceptions.BusyError, self.owners.check, self.image)
+        error = self.assertRaises(exceptions.SilentOwnerError, self.owners.check, self.image)
         self.assertIn('192.0.2.8:0/8', str(error))
 
 
 class VerbsTest(SilentOwnersTestCase):
-    def request(self, verb, **arguments):
+    def request(self, verb, snapshot, **arguments):
         try:
-            return getattr(self.service.endpoint, verb)({}, **arguments)
+            return getattr(self.service.endpoint, verb)({}, snapshot=snapshot, **arguments)
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 
-    def refused(self):
-        return (
-            ('create_snapshot', {'snapshot': self.image.snapshot('t')}),
-            ('rename_snapshot', {'snapshot': self.snapshot, 'name': 't'}),
-            ('remove_snapshot', {'snapshot': self.snapshot}),
-        )
-
     def test_no_verb_for_snapshots_takes_its_lock(self):
-        for verb, arguments in self.refused():
-            self.assert_busy(lambda v=verb, a=arguments: self.request(v, **a))
+        new = self.image.snapshot('t')
+        self.assert_busy(self.request, 'create_snapshot', new)
+        self.assert_busy(self.request, 'remove_snapshot', self.snapshot)
         self.assertEqual(['s'], self.world.storage.describe(self.image).snapshot_names)
         self.assertEqual([], self.world.held_locks())
         self.locked.watchers.add(OWNER)
-        self.request('create_snapshot', snapshot=self.image.snapshot('t'))
+        self.request('create_snapshot', new)
 
-    def test_the_trash_takes_it(self):
-        self.request('trash', image=self.image)
+    def test_a_request_that_changes_nothing_needs_no_lock(self):
+        """Clean-up and repeated requests expect these answers."""
+        missing = self.image.snapshot('t')
+        self.assertRaises(exceptions.NotFoundError, self.request, 'remove_snapshot', missing)
+        self.assertRaises(
+            exceptions.AlreadyExistsError, self.request, 'create_snapshot', self.snapshot
+        )
+
+    def test_a_new_name_needs_no_lock(self):
+        self.request('rename_snapshot', self.snapshot, name='t')
+        self.assertEqual(['t'], self.world.storage.describe(self.image).snapshot_names)
 
 
 class FlattenTest(SilentOwnersTestCase):
@@ -144,7 +167,7 @@ class FlattenTest(SilentOwnersTestCase):
 
     def test_the_owner_of_the_parent_keeps_its_lock(self):
         found = self.flatten()
-        self.assertEqual((JobState.FAILED, 'BusyError'), (found.state, found.error))
+        self.assertEqual((JobState.FAILED, 'SilentOwnerError'), (found.state, found.error))
         self.assertEqual(self.snapshot, self.world.storage.describe(self.clone).parent)
         self.locked.watchers.add(OWNER)
         self.assertEqual(JobState.DONE, self.flatten().state)
@@ -153,7 +176,7 @@ class FlattenTest(SilentOwnersTestCase):
         self.locked.lock_owner = None
         self.lock(self.clone)
         found = self.flatten()
-        self.assertEqual((JobState.FAILED, 'BusyError'), (found.state, found.error))
+        self.assertEqual((JobState.FAILED, 'SilentOwnerError'), (found.state, found.error))
 
     def test_an_image_without_a_parent(self):
         self.world.cluster.get(self.clone).flatten()
@@ -167,8 +190,7 @@ class FlattenTest(SilentOwnersTestCase):
             with self.owners.checked(self.clone, threading.Event()) as stop:
                 self.assertFalse(stop.is_set())
                 self.locked.watchers.clear()
-                while not stop.is_set():
-                    pass
+                self.assertTrue(stop.wait(60))
                 raise exceptions.CanceledError('canceled')
 
         self.assert_busy(work)

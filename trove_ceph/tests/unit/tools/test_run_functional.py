@@ -223,9 +223,12 @@ class RunTest(FakeStestr):
 
 DYING = """
 import os, pathlib, sys
+import testscenarios
 from trove_ceph.tests.functional import base
 
-class DyingTest(base.TaggedTestCase):
+class DyingTest(testscenarios.WithScenarios, base.TaggedTestCase):
+    scenarios = [('only', {{}})]
+
     def test_before(self):
         pass
 
@@ -330,7 +333,9 @@ class {name}Test(base.TaggedTestCase):
             self.assertIn('a library: an assertion', text)
             self.assertIn('Fatal Python error: Aborted', text)
             self.assertIn('in test_dies', text)
-        self.assertIn(f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}\n', printed)
+        self.assertIn(
+            f'sample_tests.test_dying.DyingTest.test_dies(only): {summary.DIED}\n', printed
+        )
         self.assertNotIn('an hour before', printed)
         self.assertIn('an hour before', self.errors)
 
@@ -338,7 +343,9 @@ class {name}Test(base.TaggedTestCase):
         self.use_dying(deaths=2)
         status, outcomes, failed = self.run_tests('Dying')
         self.assertEqual((1, {'passed': 2, 'failed': 1}), (status, outcomes))
-        self.assertEqual([f'sample_tests.test_dying.DyingTest.test_dies: {summary.DIED}'], failed)
+        self.assertEqual(
+            [f'sample_tests.test_dying.DyingTest.test_dies(only): {summary.DIED}'], failed
+        )
         self.assertEqual(1, self.summarize()[0])
 
     def test_a_failed_test_stays_failed(self):

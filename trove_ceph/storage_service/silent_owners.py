@@ -142,7 +142,7 @@ class SilentOwners:
             )
 
     def _note(self, image: image_types.ImageRef, owner: str | None) -> float | None:
-        """Note the silent owner of an image, or that there is none; return its seconds of silence."""
+        """Note the silent owner of an image, if it has one; return for how long it is silent."""
         now = self._clock()
         with self._mutex:
             for key, silence in list(self._silences.items()):

@@ -8,6 +8,8 @@ from trove_ceph.storage import fencing, image_types
 from trove_ceph.tests.contract import storage
 
 MIB = units.Mi
+# A busy machine answers late.
+TIMEOUT_SEC = 60
 
 
 class FencingContract(storage.StorageContract):
@@ -42,10 +44,10 @@ class FencingContract(storage.StorageContract):
 
     def test_clients_answer(self):
         image = self.make()
-        self.assertTrue(self.storage.do_clients_answer(image))
+        self.assertTrue(self.storage.do_clients_answer(image, TIMEOUT_SEC))
         victim = self.other.open_writer(image)
         self.addCleanup(self._close, victim)
-        self.assertTrue(self.storage.do_clients_answer(image))
+        self.assertTrue(self.storage.do_clients_answer(image, TIMEOUT_SEC))
         self.assertRaises(
             exceptions.NotFoundError, self.storage.do_clients_answer, self.ref('missing')
         )

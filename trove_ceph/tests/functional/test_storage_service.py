@@ -257,7 +257,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.remove_snapshot(image.snapshot('s'))
         server = self.start_writing(image)
         address = self.storage.find_clients(image).lock_owner
-        self.assertTrue(self.storage.do_clients_answer(image))
+        self.assertTrue(self.storage.do_clients_answer(image, TIMEOUT_SEC))
         server.send_signal(signal.SIGSTOP)
         self.assertFalse(self.storage.do_clients_answer(image))
         snapshot, flatten = image.snapshot('t'), tasks.FlattenTask(clone)
@@ -273,7 +273,6 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((JobState.FAILED, 'SilentOwnerError'), (found.state, found.error), found)
         server.send_signal(signal.SIGCONT)
         self.await_watch(image, address, True)
-        self.assertTrue(self.storage.do_clients_answer(image))
         one.request('create_snapshot', snapshot=snapshot)
         one.request('start', operation_id=self.operation, work=flatten)
         done = self.wait_for(one, lambda found: not found.state.is_active)

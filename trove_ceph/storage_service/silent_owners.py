@@ -30,8 +30,8 @@ LOG = logging.getLogger(__name__)
 #: How long work waits for an owner, counted by each copy of the service from the first work that it
 #: refused. A host that was silent for longer counts as dead.
 LIMIT_SEC = 600.0
-#: The count starts anew after a time in which nobody asked, since the owner may have been back.
-#: Some clean-up is tried once an hour.
+#: The count starts again if no work needed the lock for this long: the owner may have answered
+#: others meanwhile. It is longer than an hour, after which some clean-up is tried again.
 FORGET_SEC = 7200.0
 # A client watches again within seconds after an OSD has restarted, and a busy one answers late.
 _PATIENCE_SEC = 15.0
@@ -60,12 +60,10 @@ class SilentOwners:
     def __init__(
         self,
         storage: backend.Backend,
-        wait_sec: float = _PATIENCE_SEC,
         clock: Callable[[], float] = leases.time_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ):
         self._storage = storage
-        self._wait_sec = wait_sec
         self._clock = clock
         self._sleep = sleep
         self._mutex = threading.Lock()
@@ -76,7 +74,7 @@ class SilentOwners:
 
         :raises SilentOwnerError: it would; the message names the owner
         """
-        deadline = waiting.Deadline(self._wait_sec, self._clock, self._sleep)
+        deadline = waiting.Deadline(_PATIENCE_SEC, self._clock, self._sleep)
         while True:
             try:
                 self._check_now(image)
@@ -158,8 +156,8 @@ class SilentOwners:
             silence.is_told |= is_new
         if is_new:
             LOG.warning(
-                '%s: its owner %s has been silent for %.0f s and counts as dead: whoever needs the '
-                'lock now takes it',
+                '%s: its owner %s has not answered for %.0f s and counts as dead; the next work '
+                'that needs the lock takes it',
                 *(image, owner, silent_sec),
             )
         return silent_sec

@@ -13,7 +13,7 @@ from trove_ceph.storage import golden
 from trove_ceph.strategies.backup import dependencies
 from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.taskmanager import guest_factory, warm_guests
-from trove_ceph.trove_adapter import instance_creation, warm_server
+from trove_ceph.trove_adapter import guest_config, instance_creation
 
 LOG = logging.getLogger(__name__)
 
@@ -114,5 +114,5 @@ class Creation:
             volume_type == volume.volume_type
             and bool(golden.fitting_sizes([volume.size_gib], self.arguments['volume_size']))
             and not any(self.arguments.get(name) for name in needs_own)
-            and warm_server.allows_guests()
+            and not guest_config.why_refused()
         )

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 
 from oslo_log import log as logging
-from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.db import guests
@@ -12,9 +11,9 @@ from trove_ceph.db.guest_record import GuestRecord, GuestState
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.guests.bind import BindRequest
 from trove_ceph.taskmanager import warm_guests
+from trove_ceph.trove_adapter import guest_config
 
 LOG = logging.getLogger(__name__)
-CONF = cfg.CONF
 
 
 class ReplacementGuests:
@@ -41,9 +40,7 @@ class ReplacementGuests:
         """
         if (claimed := self._find_claimed(record, not_on)) is not None:
             return claimed
-        # With network isolation docker has another configuration, which it reads only when it
-        # starts.
-        if self._warm is None or CONF.network.network_isolation:
+        if self._warm is None or guest_config.why_refused():
             return None
         assert record.version_id is not None
         assert record.flavor_id is not None

@@ -15,6 +15,7 @@ from typing import Any
 from trove.common import cfg
 from trove.instance import models
 
+from trove_ceph import exceptions
 from trove_ceph.trove_adapter import server_description
 from trove_ceph.trove_adapter.guest_keys import GuestKeys
 from trove_ceph.trove_compat import guest_files
@@ -26,6 +27,29 @@ WAITING_GUEST_FILE = '/etc/trove/conf.d/waiting-guest.conf'
 #: Stand for what differs between two guests of a pool.
 _NO_GUEST = 'guest'
 _NO_KEYS = GuestKeys('rpc', 'signing')
+
+
+def why_refused() -> str | None:
+    """Return which option of Trove refuses warm guests to all instances, and why; None: none."""
+    if not CONF.management_networks:
+        return '[DEFAULT] management_networks: is empty; warm guests wait in the management network'
+    if CONF.volume_rootdisk_support:
+        return '[DEFAULT] volume_rootdisk_support: is on; warm guests boot from the image only'
+    if CONF.network.network_isolation:
+        return (
+            '[network] network_isolation: is on, and is by default; docker has another '
+            'configuration then, which it reads only when it starts'
+        )
+    return None
+
+
+def check_allowed() -> None:
+    """Check that instances may have warm guests.
+
+    :raises InvalidConfigurationError: an option of Trove refuses them
+    """
+    if reason := why_refused():
+        raise exceptions.InvalidConfigurationError(reason)
 
 
 def user_data(guest_id: str, keys: GuestKeys, version: Any) -> str:

@@ -79,7 +79,7 @@ class GuestServers:
             the configuration of Trove does not allow warm guests
         :raises ServiceUnavailableError: a service of OpenStack does not answer
         """
-        _check_configuration()
+        guest_config.check_allowed()
         with _translated(f'pool {spec.name}: finding its image and its flavor'):
             version = _version(spec)
             image_id = glance.get_image_id(self._glance, version.image_id, version.image_tags)
@@ -103,7 +103,7 @@ class GuestServers:
         candidates = [one for one in self._pools if one.zone == zone]
         if not candidates:
             return None
-        _check_configuration()
+        guest_config.check_allowed()
         with _translated(f'datastore version {version_id}: finding a pool'):
             version = datastore_models.DatastoreVersion.load_by_uuid(version_id)
             names = {
@@ -297,17 +297,6 @@ def _version(spec: PoolSpec) -> Any:
 
 def _network() -> str:
     return str(CONF.management_networks[-1])
-
-
-def _check_configuration() -> None:
-    if not CONF.management_networks:
-        raise exceptions.InvalidConfigurationError(
-            '[DEFAULT] management_networks: is empty; warm guests wait in the management network'
-        )
-    if CONF.volume_rootdisk_support:
-        raise exceptions.InvalidConfigurationError(
-            '[DEFAULT] volume_rootdisk_support: is on; warm guests boot from the image only'
-        )
 
 
 @contextlib.contextmanager

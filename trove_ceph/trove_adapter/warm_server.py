@@ -15,7 +15,7 @@ from trove.taskmanager import models
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.strategies.guests import bind
-from trove_ceph.trove_adapter import server_description
+from trove_ceph.trove_adapter import guest_config, server_description
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -75,7 +75,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
             arguments.get('scheduler_hints')
             or arguments.get('cluster_config')
             or not self.volume_support
-            or not allows_guests()
+            or guest_config.why_refused()
         )
         if self.guests is None or needs_own_server:
             return None
@@ -203,16 +203,3 @@ class WarmServerTasks(models.FreshInstanceTasks):
                 'Warm guest %s: it is retired later, when its claim is too old: %s',
                 *(guest.guest_id, error),
             )
-
-
-def allows_guests() -> bool:
-    """Return whether Trove's configuration allows instances to have warm guests.
-
-    Trove may create root volumes. With network isolation docker has another configuration, which it
-    reads only when it starts.
-    """
-    return (
-        not CONF.volume_rootdisk_support
-        and not CONF.network.network_isolation
-        and bool(CONF.management_networks)
-    )

@@ -28,8 +28,12 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
 
     def setUp(self):
         super().setUp()
-        CONF.set_override('network_isolation', False, 'network')
-        self.addCleanup(CONF.clear_override, 'network_isolation', 'network')
+        for name, value, group in (
+            ('network_isolation', False, 'network'),
+            ('management_networks', ['management'], None),
+        ):
+            CONF.set_override(name, value, group)
+            self.addCleanup(CONF.clear_override, name, group)
         self.taken, self.calls, self.requests = [], [], []
         self.error = self.key_error = None
         self.limit = 1000

@@ -139,6 +139,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         super().setUp()
         trove_database.datastore_version()
         self.set('management_networks', [NETWORK])
+        self.set('network_isolation', False, 'network')
         self.set('management_security_groups', ['group'])
         self.cloud, self.images = Cloud(), Images()
         http = requests.Session()
@@ -247,8 +248,12 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         )
 
     def test_configurations_without_warm_guests(self):
-        for name, value in (('volume_rootdisk_support', True), ('management_networks', [])):
-            self.set(name, value)
+        for name, value, group in (
+            ('network_isolation', True, 'network'),
+            ('volume_rootdisk_support', True, None),
+            ('management_networks', [], None),
+        ):
+            self.set(name, value, group)
             error = self.assertRaises(
                 exceptions.InvalidConfigurationError, self.servers.pool_key, self.specs[0]
             )

@@ -40,6 +40,7 @@ class Candidates:
         self._replica_ids = sorted(replica_ids)
         self._left_out: dict[str, str] = {}
         self._not_preferred: frozenset[str] = frozenset()
+        self._prefers_strictly = False
         self._seen: dict[str, GtidSet] = {}
         self.silent: dict[str, str] = {}
 
@@ -47,9 +48,13 @@ class Candidates:
         """Do not ask a replica, which cannot become the source."""
         self._left_out[replica_id] = why
 
-    def prefer_others(self, replica_ids: Collection[str]) -> None:
-        """Choose one of these replicas only if no other one answers."""
+    def prefer_others(self, replica_ids: Collection[str], strictly: bool) -> None:
+        """Choose one of these replicas only if no other one that answers is as good.
+
+        :param strictly: any other one is as good, also if it has less
+        """
         self._not_preferred = frozenset(replica_ids)
+        self._prefers_strictly = strictly
 
     def observe(self, is_fenced: bool = False) -> dict[str, ReplicationStatus]:
         """Return the replicas whose agents answer, by their ids.
@@ -123,8 +128,13 @@ class Candidates:
         """
         executed = {one: server.gtid_executed for one, server in found.items()}
         known = self._seen | {one: server.gtid_known for one, server in found.items()}
-        preferred = {one: executed[one] for one in executed if one not in self._not_preferred}
-        chosen = source_choice.choose(preferred or executed, known)
+        chosen = source_choice.choose(executed, known)
+        others = {one: executed[one] for one in executed if one not in self._not_preferred}
+        if others:
+            other = source_choice.choose(others, known)
+            has_all = known[chosen] <= known[other] and executed[chosen] <= executed[other]
+            if has_all or self._prefers_strictly:
+                chosen = other
         return chosen, source_choice.find_unexecuted(chosen, executed, known)
 
     def _wait(self, left: Mapping[str, GtidSet], found: _Found, patience: group.Patience) -> None:

@@ -124,11 +124,16 @@ class Detachment:
         replica_id = self._replica.instance_id
         if self._deps.agents.status(replica_id).accepts_writes:
             return
+        # Told before, since a resumed detachment does not know any more what is given up.
+        facts = []
+        if warning := group.one_copy_warning(self._deps, self._replica):
+            facts.append(warning)
         if self._given_up is not None:
-            # Told before, since a resumed detachment does not know it any more.
             text = self._describe(self._given_up)
             LOG.warning('Replica %s: %s', replica_id, text)
-            group.add_fault(self._deps, replica_id, text)
+            facts.append(text)
+        if facts:
+            group.add_fault(self._deps, replica_id, ' '.join(facts))
         # Before the request: if the answer is lost, and the replica silent, nothing else shows that
         # it may have commits of its own.
         self._deps.replicas.note_surplus(replica_id)

@@ -138,9 +138,9 @@ class Ejection:
                 self._candidates.leave_out(replica_id, f'it has the task {task}')
         found = self._candidates.observe()
         self._find_begun(found)
+        self._one_copy = self._find_one_copy()
+        self._candidates.prefer_others(self._one_copy, strictly=self._take_over is not None)
         if self._take_over is not None:
-            self._one_copy = self._find_one_copy()
-            self._candidates.prefer_others(self._one_copy)
             # One that was chosen may accept writes; it is looked at once the source is fenced.
             if not self._begun:
                 self._check_fit(self._take_over, found)
@@ -401,14 +401,17 @@ class Ejection:
         for instance_id, why in self._chosen.failures.items():
             then = self._describe_next(instance_id)
             self._fault(instance_id, f'ejection of {source_id}: {why}. {then}')
-        group.warn_of_one_copy(self._deps, self._chosen.member)
         missing = self._describe_missing()
         self._fault(
             source_id,
             f'ejected: {new_id} is the source now; this server is cut off from its volume and '
             f'is being powered off. Delete it when its data is not needed. {missing}',
         )
-        self._fault(new_id, f'source since the ejection of {source_id}. {missing}')
+        facts = [f'source since the ejection of {source_id}.', missing]
+        if warning := group.one_copy_warning(self._deps, self._chosen.member):
+            facts.insert(1, warning)
+        # An instance has one fault, and the list of transactions may be cut.
+        self._fault(new_id, ' '.join(facts))
         LOG.warning(
             'Instance %s: is the source instead of %s, which is ejected. %s',
             *(new_id, source_id, missing),

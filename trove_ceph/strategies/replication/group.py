@@ -157,22 +157,23 @@ def add_fault(deps: SourceDependencies, instance_id: str, text: str) -> None:
     deps.rows.add_fault(instance_id, text[:_MAX_FAULT])
 
 
-def warn_of_one_copy(deps: SourceDependencies, source: Member) -> None:
-    """Tell tenants and operators that the storage of a new source keeps one copy of its data."""
-    assert source.volume_id is not None
+def one_copy_warning(deps: SourceDependencies, member: Member) -> str | None:
+    """Return a warning if the storage of an instance keeps one copy of its data; log it, too.
+
+    It is for a replica that becomes a source, or an instance without source.
+    """
+    assert member.volume_id is not None
     try:
-        has_one_copy = deps.volumes.has_one_copy(source.volume_id)
+        has_one_copy = deps.volumes.has_one_copy(member.volume_id)
     except exceptions.TroveCephError as error:
-        LOG.warning('Source %s: whether it has one copy is not known: %s', source, error)
-        return
-    if has_one_copy:
-        LOG.warning('Source %s: its storage keeps one copy of its data', source.instance_id)
-        add_fault(
-            deps,
-            source.instance_id,
-            'is a source now, and its storage keeps one copy of its data: the loss of one disk '
-            'loses it. Promote a replica on another volume type, or keep backups in the vault',
+        LOG.warning(
+            'Instance %s: whether it has one copy is not known: %s', *(member.instance_id, error)
         )
+        return None
+    if not has_one_copy:
+        return None
+    LOG.warning('Instance %s: its storage keeps one copy of its data', member.instance_id)
+    return 'Its storage keeps one copy of its data: the loss of one disk loses it.'
 
 
 def free_tasks(deps: SourceDependencies, members: Iterable[Member]) -> dict[str, str]:

@@ -313,7 +313,13 @@ class Promotion:
         self._deps.rows.record(changes)
         for instance_id, why in self._new.failures.items():
             group.add_fault(self._deps, instance_id, f'promotion of {new_id}: {why}')
-        group.warn_of_one_copy(self._deps, self._new.member)
+        if warning := group.one_copy_warning(self._deps, self._new.member):
+            group.add_fault(
+                self._deps,
+                new_id,
+                f'source since its promotion. {warning} Promote a replica on another volume type, '
+                'or keep backups in the vault',
+            )
         LOG.info(
             'Instance %s: is the source of %d replicas instead of %s',
             *(new_id, len(followers), self._source.instance_id),

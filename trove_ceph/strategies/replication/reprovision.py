@@ -289,8 +289,8 @@ class Reprovisioning:
         assert record.volume_id is not None and record.new_volume_id is not None
         with self._limited():
             self._exchange.run(record.volume_id, record.new_volume_id)
-        # A server that was switched off has started MySQL on the clone, as what the source is.
-        self._exchange.release()
+            # A server that was switched off has started MySQL on the clone, as what the source is.
+            self._exchange.release()
 
     def _show(self) -> None:
         record, deps = self._attempt.record, self._attempt.deps

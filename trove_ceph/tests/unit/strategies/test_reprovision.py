@@ -324,7 +324,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
 
     def reach_blocked(self):
         """Make attempts until an operator is needed; return what the operator reads."""
-        for _ in range(200):
+        for _ in range(500):
             if self.world.is_blocked():
                 return self.world.record().error
             self.assertRaises(exceptions.TroveCephError, self.world.attempt().run)
@@ -367,6 +367,14 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.world.becomes = 'PAUSED'
         self.assertIn('unpause it', self.reach_blocked())
         self.world.server_status = 'ACTIVE'
+        self.world.finish()
+        self.world.check_completed()
+
+    def test_agent_that_is_silent_after_the_exchange_and_no_way_back(self):
+        self.world = reprovision_world.World(is_lost=True)
+        self.world.boot_looks = 10**6
+        self.assertIn('its guest has not released its volume', self.reach_blocked())
+        self.world.agent_looks = 0
         self.world.finish()
         self.world.check_completed()
 

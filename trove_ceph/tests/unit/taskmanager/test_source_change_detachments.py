@@ -165,6 +165,14 @@ class DetachmentTest(base.BaseTestCase):
         (fault,) = self.world.faults['one']
         self.assertIn('not executed; its source has them: ', fault)
 
+    def test_tells_of_one_copy_and_of_what_it_gives_up(self):
+        self.world.on_one_copy = {'one'}
+        self.receive_more(sql_error='no such table')
+        self.detach()
+        (fault,) = self.world.faults['one']
+        self.assertIn('keeps one copy', fault)
+        self.assertIn('detached without 3 transactions', fault)
+
     def test_tells_what_is_given_up_of_a_deleted_source(self):
         self.receive_more(sql_error='no such table')
         self.world.deleted.add(SOURCE)

@@ -105,6 +105,25 @@ class EjectionTest(base.BaseTestCase):
         self.eject()
         self.world.check_source('two', ['one'])
 
+    def test_a_replica_on_several_copies_wins_if_it_has_as_much(self):
+        self.world.on_one_copy = {'one'}
+        self.kill_source()
+        self.eject()
+        self.world.check_source('two', ['one'])
+        self.assertNotIn('one copy', self.world.faults['two'][-1])
+
+    def test_the_one_that_has_all_wins_on_one_copy(self):
+        """An instance has one fault, which tells both."""
+        self.world.on_one_copy = {'two'}
+        self.kill_source()
+        self.world.servers['two'].received |= gtids(SOURCE, 12, 14)
+        self.world.last_known = gtids(SOURCE, 1, 20)
+        self.eject()
+        self.world.check_source('two', ['one'])
+        fault = self.world.faults['two'][-1]
+        self.assertIn('keeps one copy', fault)
+        self.assertIn('At least 6 transactions are missing', fault)
+
     def test_tells_what_is_missing(self):
         self.kill_source()
         self.world.last_known = gtids(SOURCE, 1, 20)

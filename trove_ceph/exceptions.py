@@ -137,6 +137,10 @@ class NoServerError(ServiceUnavailableError):
     """Nova started no server of the requested flavor; a later request may succeed."""
 
 
+class NoPortError(ServiceUnavailableError):
+    """Neutron has no port for a server: the network has no free address, or the quota is used."""
+
+
 class OperatorNeededError(ServiceUnavailableError):
     """An operation waits until an operator has repaired what its message names."""
 

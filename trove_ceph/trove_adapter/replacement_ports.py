@@ -78,7 +78,12 @@ class ReplacementPorts:
         return gone
 
     def create_management_port(self, record: ReplacementRecord) -> str:
-        """Return the management port of the server that is booted for a replacement; idempotent."""
+        """Return the management port of the server that is booted for a replacement; idempotent.
+
+        The port of the old server, which is deleted, is deleted first if no other one is to be had.
+
+        :raises NoPortError: the network or the quota has no other one
+        """
         for port_id in self.find_created(record):
             return port_id
         port: dict[str, Any] = _management_port(record.instance_id) | {
@@ -90,7 +95,22 @@ class ReplacementPorts:
             # Without groups of its own, a port gets the default one of the project.
             if groups:
                 port['security_groups'] = groups
+            try:
+                return self._create(port)
+            except exceptions.NoPortError:
+                self.delete(record.old_management_port_ids)
+                return self._create(port)
+
+    def _create(self, port: Mapping[str, Any]) -> str:
+        try:
             return str(self._client.create_port(body={'port': port})['port']['id'])
+        except (
+            neutron_exceptions.IpAddressGenerationFailureClient,
+            neutron_exceptions.OverQuotaClient,
+        ) as error:
+            raise exceptions.NoPortError(
+                f'port {port["name"]} in network {port["network_id"]}: cannot be created: {error}'
+            ) from error
 
     def find_created(self, record: ReplacementRecord) -> Sequence[str]:
         """Return the ports that :meth:`create_management_port` has created for a replacement."""

@@ -55,6 +55,7 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.AdoptionFailedError, 'the block storage service could not register it'),
     (exceptions.QuotaExceededError, "the database service's own quota of volumes is used up"),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
+    (exceptions.NoPortError, 'the network of the database service has no room for its server'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
     (
         exceptions.UnexpectedTransactionsError,

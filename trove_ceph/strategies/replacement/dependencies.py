@@ -206,7 +206,12 @@ class Network(Protocol):
         """Return those of some ports that do not exist any more."""
 
     def create_management_port(self, record: ReplacementRecord) -> str:
-        """Return the management port of the server that is booted for a replacement; idempotent."""
+        """Return the management port of the server that is booted for a replacement; idempotent.
+
+        The port of the old server, which is deleted, is deleted first if no other one is to be had.
+
+        :raises NoPortError: the network or the quota has no other one
+        """
 
     def find_created(self, record: ReplacementRecord) -> Sequence[str]:
         """Return the ports that :meth:`create_management_port` has created for a replacement."""

@@ -212,6 +212,10 @@ class Network:
         found = self.find_created(record)
         if found:
             return found[0]
+        if len(self._world.ports) >= self._world.most_ports:
+            self.delete(record.old_management_port_ids)
+        if len(self._world.ports) >= self._world.most_ports:
+            raise exceptions.NoPortError('no more IP addresses in the network')
         port_id = self._world.new_id('port-created')
         self._world.ports[port_id] = Port('created', None)
         return port_id

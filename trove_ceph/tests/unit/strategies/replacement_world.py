@@ -4,6 +4,7 @@
 import dataclasses
 import datetime
 import itertools
+import math
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, heartbeat, replacements, transactions
@@ -85,6 +86,8 @@ class World:
             'port-instance': cloud.Port('instance', OLD),
             'port-management': cloud.Port('management', OLD),
         }
+        #: How many ports the quota and the networks have room for.
+        self.most_ports = math.inf
         self.guests, self.serving = {}, set()
         #: The guest image; None: it was deleted, and no other one is registered.
         self.image = 'image'

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ports of an instance that is replaced, with the real client of Neutron."""
 
+import math
+
 import requests
 from keystoneauth1 import session
 from neutronclient.v2_0 import client as neutron_client
@@ -18,7 +20,21 @@ RECORD = test_replaced_instance.record()
 
 
 class Cloud(test_guest_servers.Cloud):
-    """Neutron in memory, with the requests that only replacements make."""
+    """Neutron in memory, with the requests that only replacements make.
+
+    :ivar refusal: what it refuses to create a port with, once it has this number of ports
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.refusal, self.most_ports = None, math.inf
+
+    def send(self, request, **named):
+        is_creation = request.method == 'POST' and request.url.endswith('/ports')
+        if is_creation and len(self.ports) >= self.most_ports:
+            error = {'type': self.refusal, 'message': 'no more', 'detail': ''}
+            return self._answer(request, 409, {'NeutronError': error})
+        return super().send(request, **named)
 
     def get_ports(self, rest, query, body):
         if not rest:
@@ -131,6 +147,25 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
         self.set('management_security_groups', ['configured'])
         port_id = self.ports.create_management_port(RECORD)
         self.assertEqual(['configured'], self.cloud.ports[port_id]['security_groups'])
+
+    def assert_takes_the_place_of_the_old_port(self, refusal):
+        record = test_replaced_instance.record(old_management_port_ids=('agent',))
+        self.cloud.refusal, self.cloud.most_ports = refusal, len(self.cloud.ports)
+        port_id = self.ports.create_management_port(record)
+        port = self.cloud.ports[port_id]
+        self.assertEqual(['group-of-instance'], port['security_groups'])
+        self.assertEqual({'first', 'second', port_id}, set(self.cloud.ports))
+
+    def test_network_has_no_other_address(self):
+        self.assert_takes_the_place_of_the_old_port('IpAddressGenerationFailure')
+
+    def test_quota_has_no_other_port(self):
+        self.assert_takes_the_place_of_the_old_port('OverQuota')
+
+    def test_no_port_is_left(self):
+        self.cloud.refusal, self.cloud.most_ports = 'OverQuota', 0
+        self.assertRaises(exceptions.NoPortError, self.ports.create_management_port, RECORD)
+        self.assertIn('agent', self.cloud.ports)
 
     def test_takes_the_port_of_a_guest(self):
         facts = {'name': 'trove-guest-1', 'security_groups': ['default']}

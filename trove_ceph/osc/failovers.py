@@ -85,13 +85,14 @@ class ShowFailover(base.DocstringHelp, command.ShowOne):
     """Show a failover: its state, what is being done, and the last error
 
     The state is one of:
-      requested  nothing was changed yet
-      fencing    the old server is being cut off from the volume
-      moving     it cannot write any more; another server gets the volume and the addresses
-      starting   MySQL starts on the other server
-      completed  MySQL serves
-      failed     nothing was moved, or MySQL does not start on the other server: see error
-      canceled   the instance was deleted meanwhile
+      requested    nothing was changed yet
+      taking_over  the old server is being cut off, and a replica becomes the source
+      fencing      the old server is being cut off from the volume
+      moving       it cannot write any more; another server gets the volume and the addresses
+      starting     MySQL starts on the other server
+      completed    MySQL serves; on the replica promoted_id, if that is set
+      failed       nothing was moved, or MySQL does not start on the other server: see error
+      canceled     the instance was deleted meanwhile
 
     A failed attempt is repeated; attempts is how many have failed in this state, and error is why
     the last one did.

@@ -5,7 +5,8 @@ import datetime
 
 from osc_lib import exceptions
 
-from trove_ceph.osc import failover_client
+from trove_ceph.db.replacement_record import ReplacementState
+from trove_ceph.osc import failover_client, failovers
 from trove_ceph.tests.unit.osc import harness
 
 
@@ -50,6 +51,11 @@ class CommandsTest(harness.CommandTestCase):
         for name_or_id in (self.instance.id, 'shop', second['id']):
             self.assertEqual(second, self.shown(f'failover show {name_or_id}'))
         self.assertEqual(first['id'], self.shown(f'failover show {first["id"]}')['id'])
+
+    def test_help_explains_each_state(self):
+        explained = failovers.ShowFailover.__doc__
+        for state in set(ReplacementState) - {ReplacementState.RETURNING}:
+            self.assertRegex(explained, rf'(?m)^ +{state}  ')
 
     def test_prints_that_there_is_no_failover(self):
         self.name('shop', self.instance)

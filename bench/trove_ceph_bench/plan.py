@@ -14,9 +14,10 @@ from trove_ceph_bench import model
 
 #: If neither the plan nor the workload names a number.
 DEFAULT_THREADS = 16
-#: Costs of an operation besides its time: space occupied, bytes transferred, and the bytes that had
-#: changed in the data it copied.
-COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes')
+#: Costs of an operation besides its time: space occupied, bytes transferred, the bytes that had
+#: changed in the data it copied, the longest time for which nobody could read from the server, and
+#: acknowledged commits that are lost.
+COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes', 'out_of_service_ms', 'lost_commits')
 
 
 @dataclasses.dataclass(frozen=True)

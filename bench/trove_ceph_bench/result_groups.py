@@ -114,6 +114,8 @@ METRICS = {
         _operation('space_bytes', 'Space', 'bytes', ('cost', 'space_bytes')),
         _operation('moved_bytes', 'Data moved', 'bytes', ('cost', 'moved_bytes')),
         _operation('changed_bytes', 'Data changed', 'bytes', ('cost', 'changed_bytes'), None),
+        _operation('out_of_service_ms', 'Out of service', 'ms', ('cost', 'out_of_service_ms')),
+        _operation('lost_commits', 'Lost commits', '', ('cost', 'lost_commits')),
         _operation('writer_before', 'Commits before', '1/s', ('writer_tps', 'before'), True),
         _operation('writer_during', 'Commits during', '1/s', ('writer_tps', 'during'), True),
     )

@@ -9,7 +9,7 @@ from trove_ceph_bench import plan, result_groups, stats
 #: Metrics whose ratio to the baseline is reported.
 _COMPARED = {
     'load': ('tps', 'p95_ms', 'p99_ms', 'gap_max_ms'),
-    'operation': ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes'),
+    'operation': ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes', 'out_of_service_ms'),
 }
 #: Metrics of the RBD image below a server.
 IMAGE_METRICS = (

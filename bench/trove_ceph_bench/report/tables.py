@@ -2,6 +2,7 @@
 """The tables of the report as rows of text, for all output formats."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,14 @@ Row = Callable[[Data], list['Text']]
 
 #: Verdicts on speed.
 _SPEED = {'better': 'faster', 'worse': 'slower'}
+#: The columns of the costs of operations.
+_COSTS = {
+    'space_bytes': 'Space',
+    'moved_bytes': 'Moved',
+    'changed_bytes': 'Changed',
+    'out_of_service_ms': 'Out of service, ms',
+    'lost_commits': 'Lost commits',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,34 +131,39 @@ def gaps(model: Data) -> Table:
 
 
 def operations(model: Data) -> Table:
-    """Return the time and costs of operations, by size of the data."""
+    """Return the time and costs of operations, by size of the data.
+
+    Columns of what no operation has measured are left out.
+    """
+    groups = model['operations']
+    columns: list[tuple[str, Callable[[Data], Text]]] = [
+        ('Wall time, s', lambda each: _figure(each, 'seconds')),
+        ('Ratio', lambda each: _ratio(each, 'seconds', _SPEED)),
+    ]
+    if _any_known(groups, 'gap_max_ms'):
+        columns += [
+            ('Largest commit gap, ms: median (range)', lambda each: _figure(each, 'gap_max_ms')),
+            ('Gap ratio', lambda each: _ratio(each, 'gap_max_ms')),
+        ]
+    columns += [
+        (title, functools.partial(_figure, metric=metric))
+        for metric, title in _COSTS.items()
+        if _any_known(groups, metric)
+    ]
+    if _any_known(groups, 'writer_before'):
+        columns.append(('Commits/s before and during', _writer))
+    columns.append(('Succeeded', lambda each: Text(f'{each["counted"]} of {each["repeats"]}')))
     return _by_variant(
         'operations',
         'Operations: wall time, stall of commits, and costs',
-        model['operations'],
-        [
-            'Wall time, s',
-            'Ratio',
-            'Largest commit gap, ms: median (range)',
-            'Gap ratio',
-            'Space',
-            'Moved',
-            'Changed',
-            'Commits/s before and during',
-            'Succeeded',
-        ],
-        lambda each: [
-            _figure(each, 'seconds'),
-            _ratio(each, 'seconds', _SPEED),
-            _figure(each, 'gap_max_ms'),
-            _ratio(each, 'gap_max_ms'),
-            _figure(each, 'space_bytes'),
-            _figure(each, 'moved_bytes'),
-            _figure(each, 'changed_bytes'),
-            Text(' → '.join(_figure(each, key).text for key in ('writer_before', 'writer_during'))),
-            Text(f'{each["counted"]} of {each["repeats"]}'),
-        ],
+        groups,
+        [title for title, _ in columns],
+        lambda each: [cell(each) for _, cell in columns],
     )
+
+
+def _writer(each: Data) -> Text:
+    return Text(' → '.join(_figure(each, key).text for key in ('writer_before', 'writer_during')))
 
 
 def phases(model: Data) -> Table:

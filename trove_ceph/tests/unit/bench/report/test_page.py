@@ -268,3 +268,19 @@ class IncompleteResultsTest(base.BaseTestCase):
         text, _ = self._page(store)
         self.assertIn('wall time over the size of the data', text)
         self.assertNotIn('space over the size', text)
+        headings = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text)
+        self.assertIn('Succeeded', headings)
+        measured = {'Space', 'Moved', 'Gap ratio', 'Commits/s before and during', 'Lost commits'}
+        self.assertEqual(set(), measured & set(headings))
+
+    def test_operations_that_interrupt_the_service(self):
+        store = results.Store(self.path).create('name: x\n')
+        config = sample.operation_config()
+        run = sample.operation_run(config, random.Random(0))
+        store.write(0, config, {}, run | {'cost': {'out_of_service_ms': 521, 'lost_commits': 0}})
+        text, _ = self._page(store)
+        (row,) = re.findall(r'(?s)<tr[^>]*>(?:(?!</tr>).)*521.*?</tr>', text)
+        self.assertRegex(row, r'(?s)521.*<td[^>]*>0<')
+        headings = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text)
+        self.assertIn('Out of service, ms', headings)
+        self.assertIn('Lost commits', headings)

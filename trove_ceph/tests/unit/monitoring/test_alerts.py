@@ -137,6 +137,11 @@ CASES = {
         {'replicas{state="blocked"}': '0', 'replicas{state="returning"}': '5'},
         0,
     ),
+    'SemiSyncInactive': (
+        {'semi_sync_inactive': '1x20'},
+        {'semi_sync_inactive': '1x10 0 1x9'},
+        18,
+    ),
     'ReprovisioningFailed': (
         {'replica_reprovisionings_failed': '1'},
         {'replica_reprovisionings_failed': '0'},

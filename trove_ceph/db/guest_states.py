@@ -21,6 +21,7 @@ class Event(enum.StrEnum):
     KEEP_WARM = 'keep warm'
     MAKE_HOT = 'make hot'
     CLAIM = 'claim'
+    RELEASE = 'release'
     BIND = 'bind'
     RETIRE = 'retire'
     DELETE = 'delete'
@@ -39,9 +40,11 @@ TRANSITIONS = (
     # The agent of the guest answers that MySQL serves.
     (GuestState.LOADING, Event.MAKE_HOT, GuestState.HOT),
     (GuestState.HOT, Event.MAKE_HOT, GuestState.HOT),
-    # An instance takes the guest. No event leads back.
+    # An instance takes the guest.
     (GuestState.READY, Event.CLAIM, GuestState.CLAIMED),
     (GuestState.HOT, Event.CLAIM, GuestState.CLAIMED),
+    # The instance could not be created, and the guest was told nothing of it.
+    (GuestState.CLAIMED, Event.RELEASE, GuestState.READY),
     # The agent has the identity of the instance.
     (GuestState.CLAIMED, Event.BIND, GuestState.BOUND),
     (GuestState.BOUND, Event.BIND, GuestState.BOUND),

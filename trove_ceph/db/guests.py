@@ -212,6 +212,21 @@ class GuestStore:
             return claimed
 
     @retry_on_deadlock
+    def release(self, guest_id: str, instance_id: str) -> None:
+        """Record that a guest waits as before, since its instance could not be created.
+
+        Its agent must know nothing of the instance.
+
+        :raises InvalidTransitionError: it has been bound or retired
+        :raises RecordNotFoundError: the guest has no row, another instance has it, or it has a
+            volume, since it was hot
+        """
+        row = tables.GuestRow
+        with self._transactions.writing() as session:
+            warm = (row.instance_id == instance_id, row.volume_id.is_(None))
+            self._move(session, guest_id, Event.RELEASE, *warm, instance_id=None)
+
+    @retry_on_deadlock
     def mark_bound(self, guest_id: str, instance_id: str) -> None:
         """Record that a guest has the identity of the instance that claimed it; idempotent.
 

@@ -94,6 +94,11 @@ class WarmGuests:
         # The agent has left the topic of the guest. The instance does not wait for a slow bus.
         self._begin(functools.partial(self._forget_agent, guest.guest_id))
 
+    def release(self, guest: GuestRecord) -> None:
+        """Have a claimed guest wait as before; it must not be bound, nor have been hot."""
+        assert guest.instance_id is not None
+        self._store.release(guest.guest_id, guest.instance_id)
+
     def retire(self, guest: GuestRecord, reason: str) -> None:
         """Have a claimed guest deleted."""
         self._store.retire(guest.guest_id, reason)

@@ -42,6 +42,9 @@ class WarmGuests(Protocol):
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
 
+    def release(self, guest: GuestRecord) -> None:
+        """Have a claimed guest wait as before; it must not be bound, nor have been hot."""
+
     def retire(self, guest: GuestRecord, reason: str) -> None:
         """Have a claimed guest deleted."""
 
@@ -65,7 +68,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
             super().create_instance(flavor, image_id, **arguments)
         finally:
             # It is claimed here only if the creation failed before the guest was to be bound.
-            self._give_up('the creation of its instance failed')
+            self._give_up()
 
     def _claim(
         self, flavor: Mapping[str, Any], image_id: str, arguments: Mapping[str, Any]
@@ -102,20 +105,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
             return super()._create_port(
                 network_info, security_groups, is_mgmt=is_mgmt, is_public=is_public
             )
-        # Trove finds the ports of an instance by this name when it deletes the instance.
-        changes = {
-            'name': f'trove-{self.id}',
-            'description': f'Management port for trove instance {self.id}',
-            'security_groups': security_groups,
-        }
-        port_id = self._claimed_guest.port_id
-        try:
-            self.neutron_client.update_port(port_id, {'port': changes})
-        except Exception as error:
-            LOG.warning('Instance %s: port %s cannot be taken: %s', self.id, port_id, error)
-            self._give_up('its port could not be changed')
-            return super()._create_port(network_info, security_groups, is_mgmt=True)
-        return port_id
+        # It is that of the guest until the binding.
+        return self._claimed_guest.port_id
 
     def _create_server(
         self,
@@ -166,6 +157,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
         nics: list[Mapping[str, Any]],
         files: Mapping[str, str] | None,
     ) -> None:
+        self._take_port(guest)
         description = server_description.describe(self)
         port_ids = [nic['port-id'] for nic in nics]
         (volume,) = volumes
@@ -182,6 +174,21 @@ class WarmServerTasks(models.FreshInstanceTasks):
         assert self.guests is not None
         self.guests.bind(guest, request)
 
+    def _take_port(self, guest: GuestRecord) -> None:
+        """Make the management port of a guest that of the instance."""
+        # Trove finds the ports of an instance by this name when it deletes the instance.
+        changes = {
+            'name': f'trove-{self.id}',
+            'description': f'Management port for trove instance {self.id}',
+            'security_groups': self._management_security_groups,
+        }
+        try:
+            self.neutron_client.update_port(guest.port_id, {'port': changes})
+        except Exception:
+            assert self.guests is not None
+            self.guests.retire(guest, 'its port could not be changed')
+            raise
+
     def _volumes_of_other_server(self, volumes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the volumes of the server that Nova boots, after a guest could not be bound."""
         return volumes
@@ -192,12 +199,17 @@ class WarmServerTasks(models.FreshInstanceTasks):
         port_id = self._create_port(network, self._management_security_groups, is_mgmt=True)
         return [*nics[:-1], {'port-id': port_id}]
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self) -> None:
         guest, self._claimed_guest = self._claimed_guest, None
         if self.guests is None or guest is None:
             return
         try:
-            self.guests.retire(guest, reason)
+            if self._is_hot:
+                # It has the volume of the instance.
+                self.guests.retire(guest, 'the creation of its instance failed')
+            else:
+                # So that requests which fail, such as for an address in use, use up no guests.
+                self.guests.release(guest)
         except Exception as error:
             LOG.warning(
                 'Warm guest %s: it is retired later, when its claim is too old: %s',

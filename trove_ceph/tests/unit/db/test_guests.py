@@ -108,6 +108,27 @@ class GuestsTest(guest_helpers.GuestStoreTestCase):
         self.store.claim(KEY, 'i')
         self.assertRaises(exceptions.RecordNotFoundError, self.store.mark_bound, 'g', 'another')
 
+    def test_released_guest_can_be_claimed_again(self):
+        before = self.make('g')
+        self.store.claim(KEY, 'i')
+        self.store.release('g', 'i')
+        released = self.store.find('g')
+        self.assertEqual((GuestState.READY, None), (released.state, released.instance_id))
+        self.assertEqual(before.seen_at, released.seen_at)
+        self.assertEqual('another', self.store.claim(KEY, 'another').instance_id)
+
+    def test_guests_that_are_not_released(self):
+        gone = exceptions.RecordNotFoundError
+        self.make('g')
+        self.store.claim(KEY, 'i')
+        self.assertRaises(gone, self.store.release, 'g', 'another')
+        self.store.mark_bound('g', 'i')
+        self.assertRaises(exceptions.InvalidTransitionError, self.store.release, 'g', 'i')
+        self.store.retire('g', 'deleted')
+        self.assertRaises(exceptions.InvalidTransitionError, self.store.release, 'g', 'i')
+        self.make('was-hot', GuestState.CLAIMED, instance_id='i', volume_id='volume')
+        self.assertRaises(gone, self.store.release, 'was-hot', 'i')
+
     def test_database_without_the_tables(self):
         store = guests.GuestStore(Transactions(database.facade(':memory:')))
         for verb in (store.list, lambda: store.claim(KEY, 'i'), lambda: store.find('g')):

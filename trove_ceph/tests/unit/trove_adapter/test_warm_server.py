@@ -5,6 +5,7 @@ import datetime
 import types
 
 import fixtures
+from neutronclient.common import exceptions as neutron_exceptions
 from oslotest import base
 from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
@@ -30,7 +31,7 @@ class Guests:
 
     def __init__(self):
         self.waiting = [GUEST]
-        self.claims, self.requests, self.retired = [], [], []
+        self.claims, self.requests, self.retired, self.released = [], [], [], []
         self.errors = {}
 
     def can_fence(self, volume_type):
@@ -47,6 +48,9 @@ class Guests:
         if 'bind' in self.errors:
             raise self.errors['bind']
 
+    def release(self, guest):
+        self.released.append(guest)
+
     def retire(self, guest, reason):
         self.retired.append(reason)
 
@@ -56,9 +60,12 @@ class Neutron:
 
     def __init__(self):
         self.ports = {'warm-port': {'name': 'trove-guest-guest'}}
+        self.full = set()
 
     def create_port(self, body):
         port = dict(body['port'])
+        if port['network_id'] in self.full:
+            raise neutron_exceptions.IpAddressAlreadyAllocatedClient()
         port_id = f'port-{len(self.ports)}'
         self.ports[port_id] = port
         return {'port': port | {'id': port_id, 'fixed_ips': [{'subnet_id': 'subnet'}]}}
@@ -243,11 +250,20 @@ class WarmServerTest(base.BaseTestCase):
         self.assertEqual(['its port could not be changed'], self.guests.retired)
         self.assertEqual([], self.guests.requests)
 
-    def test_retires_the_guest_if_the_instance_has_no_volume(self):
-        self.volumes_fail = True
+    def assert_fails_and_releases_the_guest(self):
         self.assertRaises(trove_exceptions.TroveError, self.create)
-        self.assertEqual(['the creation of its instance failed'], self.guests.retired)
+        self.assertEqual(([GUEST], []), (self.guests.released, self.guests.retired))
         self.assertEqual([], self.guests.requests)
+        # Trove deletes the ports of the failed instance by their name.
+        self.assertEqual({'name': 'trove-guest-guest'}, self.neutron.ports['warm-port'])
+
+    def test_releases_the_guest_if_the_instance_has_no_volume(self):
+        self.volumes_fail = True
+        self.assert_fails_and_releases_the_guest()
+
+    def test_releases_the_guest_if_the_address_is_in_use(self):
+        self.neutron.full = {'tenant'}
+        self.assert_fails_and_releases_the_guest()
 
     def test_instances_that_need_a_server_of_their_own(self):
         for facts in (

@@ -58,7 +58,7 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     :raises ReplicaRefusedError: the source cannot have these replicas
     :raises UnsafeSettingsError: the source's settings do not allow clones of it while it serves
     :raises GuestUnavailableError: the source does not serve
-    :raises NoSpaceError: the pool for the replicas is full
+    :raises NoSpaceError: the pool for the replicas is nearly full
     :raises QuotaExceededError: Cinder's quota does not allow the volumes
     """
     source = _find_source(deps, request)
@@ -70,7 +70,16 @@ def plan(deps: ReplicationDependencies, request: ReplicaRequest) -> ReplicaPlan:
     policy = deps.policies.find(request.source_id)
     target = placement.choose(deps.backup, deps.tiers(), volume, image, request.volume_type, policy)
     size_gib, count = -(-facts.size_bytes // units.Gi), len(request.instance_ids)
-    room.check_room(deps.backup, str(request), target.backend, target.volume_type, size_gib, count)
+    # A replica is expendable, and grows; a full OSD would block its source.
+    room.check_room(
+        deps.backup,
+        str(request),
+        target.backend,
+        target.volume_type,
+        size_gib,
+        count,
+        kept_free=room.KEPT_FREE,
+    )
     settings_id = _check_settings(deps, request)
     return ReplicaPlan(request, image, target, settings_id)
 

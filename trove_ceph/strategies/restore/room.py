@@ -9,9 +9,9 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
-#: The part of a pool that a flatten leaves free, as other pools share its OSDs. It is the distance
-#: between Ceph's nearfull and full ratios, 0.85 and 0.95.
-_KEPT_FREE = 0.1
+#: The part of a pool that flattens and new replicas leave free, as other pools share its OSDs. It
+#: is the distance between Ceph's nearfull and full ratios, 0.85 and 0.95.
+KEPT_FREE = 0.1
 
 
 def check_room(
@@ -21,6 +21,7 @@ def check_room(
     volume_type: str,
     size_gib: int,
     count: int = 1,
+    kept_free: float = 0,
 ) -> None:
     """Check that volumes can be created now.
 
@@ -29,6 +30,7 @@ def check_room(
     :param volume_type: the name of their volume type
     :param size_gib: of each volume
     :param count: how many
+    :param kept_free: the part of each pool that must be free, from 0 to 1
     :raises NoSpaceError: a pool that would have their data or headers is full
     :raises QuotaExceededError: Cinder's quota does not allow the volumes
     """
@@ -36,6 +38,8 @@ def check_room(
         usage = deps.storage.usage(pool)
         if usage.full:
             raise exceptions.NoSpaceError(f'{subject}: {usage}')
+        if usage.fill > 1 - kept_free:
+            raise exceptions.NoSpaceError(f'{subject}: {kept_free:.0%} must be free: {usage}')
     projects = [deps.cinder.project_id]
     checks.check_quota(deps.cinder, projects, subject, volume_type, size_gib, count)
 
@@ -55,7 +59,7 @@ def check_flatten(
     pool = facts.data_pool or facts.image.pool
     usage = deps.storage.usage(pool)
     most_bytes = _most_bytes_to_copy(deps, facts)
-    kept_bytes = int(_KEPT_FREE * (usage.stored_bytes + usage.available_bytes))
+    kept_bytes = int(KEPT_FREE * (usage.stored_bytes + usage.available_bytes))
     free_bytes = usage.available_bytes - kept_bytes - promised.get(pool, 0)
     if most_bytes > free_bytes:
         raise exceptions.NoSpaceError(

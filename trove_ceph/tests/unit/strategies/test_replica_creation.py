@@ -322,6 +322,17 @@ class RefusalTest(base.BaseTestCase):
         self.world.cluster.capacities[replication_world.REPLICA_POOL] = 0
         self.refused(exceptions.NoSpaceError)
 
+    def test_nearly_full_pool(self):
+        """The growth of replicas would fill the OSDs, and block their sources."""
+        pool = replication_world.REPLICA_POOL
+        self.world.tiers = replication_world.tiers(replicas_on='replica')
+        usage = image_types.PoolUsage(pool, 89, 89, 11, 0.89, near_full=True, full=False)
+        usages, known = {pool: usage}, self.world.cluster.usage
+        self.world.cluster.usage = lambda name: usages.get(name) or known(name)
+        create.plan(self.world.replication_deps(), self.world.request())
+        usages[pool] = dataclasses.replace(usage, fill=0.91)
+        self.assertIn('10% must be free', self.refused(exceptions.NoSpaceError))
+
     def test_used_up_quota(self):
         self.world.cinder.quota.limits[worlds.SERVICE, 'volumes'] = 2
         self.assertIn('volumes needed 2, used 1', self.refused(exceptions.QuotaExceededError))

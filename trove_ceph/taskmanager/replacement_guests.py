@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The warm guests as a replacement of a server sees them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from oslo_log import log as logging
 
@@ -27,7 +27,7 @@ class ReplacementGuests:
         self,
         store: guests.GuestStore,
         warm: warm_guests.WarmGuests | None,
-        take_port: Callable[[str, str], None],
+        take_port: Callable[[str, str, Collection[str]], None],
     ):
         self._store = store
         self._warm = warm
@@ -69,7 +69,8 @@ class ReplacementGuests:
             needed = (record.flavor_id, record.image_id)
             # A hot guest that a creation has claimed has another volume.
             is_warm = guest.volume_id is None
-            if (guest.flavor_id, guest.image_id) == needed and guest.host != not_on and is_warm:
+            is_elsewhere = not_on is None or guest.host != not_on
+            if (guest.flavor_id, guest.image_id) == needed and is_elsewhere and is_warm:
                 found = guest
             else:
                 self.retire(guest.guest_id, f'{record} needs another guest')
@@ -88,7 +89,7 @@ class ReplacementGuests:
             )
         assert guest.port_id is not None
         try:
-            self._take_port(guest.port_id, request.instance_id)
+            self._take_port(guest.port_id, request.instance_id, request.port_ids)
         except exceptions.TroveCephError:
             self.retire(guest.guest_id, 'its port could not be changed')
             raise

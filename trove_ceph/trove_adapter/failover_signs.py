@@ -11,7 +11,12 @@ from trove_ceph.db.transactions import Transactions
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.failover.facts import HostState, ServerState
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
-from trove_ceph.trove_adapter import replaced_instance, replacement_servers, trove_db
+from trove_ceph.trove_adapter import (
+    compute_hosts,
+    replaced_instance,
+    replacement_servers,
+    trove_db,
+)
 
 #: The conductor's times of the last message of each agent, by the clocks of their guests.
 _LAST_SEEN = sa.table('conductor_lastseen', *map(sa.column, ('instance_id', 'method_name', 'sent')))
@@ -81,9 +86,9 @@ class Servers:
         )
 
     def list_hosts(self) -> Mapping[str, HostState]:
-        """Return the hosts of servers by name."""
+        """Return the hosts of servers whose state Nova knows, by name."""
         with replacement_servers.translated('listing the compute hosts'):
-            services = self._client.services.list(binary='nova-compute')
+            services = compute_hosts.list_services(self._client)
         return {one.host: HostState(one.state == 'up', _disabled_because(one)) for one in services}
 
     def list_on_host(self, host: str) -> Collection[str]:

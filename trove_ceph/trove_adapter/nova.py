@@ -284,7 +284,9 @@ def facts(server: Any) -> ServerFacts:
     host = getattr(server, 'OS-EXT-SRV-ATTR:host', None)
     fault = getattr(server, 'fault', None) or {}
     task = getattr(server, 'OS-EXT-STS:task_state', None) or ''
-    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''), task)
+    # Nova shows no name of a server in a cell that does not answer.
+    name = getattr(server, 'name', '')
+    return ServerFacts(server.id, name, server.status, host, fault.get('message', ''), task)
 
 
 @contextlib.contextmanager

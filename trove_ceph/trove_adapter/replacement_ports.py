@@ -91,7 +91,7 @@ class ReplacementPorts:
             'network_id': str(CONF.management_networks[-1]),
         }
         with _translated(f'{record}: creating its management port'):
-            groups = self._management_groups(port['name'])
+            groups = self._management_groups(port['name'], record.port_ids)
             # Without groups of its own, a port gets the default one of the project.
             if groups:
                 port['security_groups'] = groups
@@ -118,14 +118,17 @@ class ReplacementPorts:
             found = self._list_management(_management_port(record.instance_id)['name'])
         return sorted(port['id'] for port in found if port['description'] == _description(record))
 
-    def take_guest_port(self, port_id: str, instance_id: str) -> None:
+    def take_guest_port(
+        self, port_id: str, instance_id: str, instance_port_ids: Collection[str]
+    ) -> None:
         """Make the management port of a warm guest that of an instance, with its security groups.
 
+        :param instance_port_ids: the other ports of the instance
         :raises ServiceUnavailableError: Neutron refused, or does not answer
         """
         changes = _management_port(instance_id)
         with _translated(f'port {port_id}: renaming it for instance {instance_id}'):
-            groups = self._management_groups(changes['name'])
+            groups = self._management_groups(changes['name'], instance_port_ids)
             if groups:
                 changes['security_groups'] = groups
             self._client.update_port(port_id, {'port': changes})
@@ -139,15 +142,23 @@ class ReplacementPorts:
             ):
                 self._client.delete_port(port_id)
 
-    def _management_groups(self, name: str) -> list[str]:
+    def _management_groups(self, name: str, port_ids: Collection[str]) -> list[str]:
         """Return the security groups of the management ports of an instance.
 
         :param name: of its ports
+        :param port_ids: its other ports, to which Trove gives the same groups; they tell if it has
+            no management port now
         """
         if CONF.management_security_groups:
             return list(CONF.management_security_groups)
-        found = self._list_management(name)
+        found = self._list_management(name) or list(self._show(port_ids))
         return sorted({group for port in found for group in port['security_groups']})
+
+    def _show(self, port_ids: Collection[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield those of some ports that exist."""
+        for port_id in port_ids:
+            with contextlib.suppress(neutron_exceptions.NotFound):
+                yield self._client.show_port(port_id)['port']
 
     def _list_unbound(self, record: ReplacementRecord) -> list[dict[str, Any]]:
         """Return the ports that Trove has created for an instance and that no server has."""
@@ -158,6 +169,8 @@ class ReplacementPorts:
         return [port for port in found if not port['device_id'] and port['project_id'] in projects]
 
     def _list_management(self, name: str) -> list[dict[str, Any]]:
+        if not CONF.management_networks:
+            return []
         # A tenant can give a port this name, but not in the management network.
         found = self._client.list_ports(name=name, network_id=str(CONF.management_networks[-1]))
         ports: list[dict[str, Any]] = found['ports']

@@ -90,6 +90,12 @@ class ReplacementServers:
                 'trove-taskmanager is on, expected off: a server that boots from a volume is not '
                 'replaced; evacuate it in Nova'
             )
+        if not CONF.management_networks:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: [DEFAULT] management_networks of '
+                'trove-taskmanager is empty; the agent of a server that replaces another one needs '
+                'such a network'
+            )
         with translated(f'{record}: finding its flavor and zone'):
             self._check_flavor(record)
             zone = self._find_zone(record)

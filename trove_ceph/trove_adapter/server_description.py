@@ -12,6 +12,9 @@ from typing import Any
 from trove.instance import models
 
 
+_LONGEST_TAG = 60
+
+
 @dataclasses.dataclass(frozen=True)
 class ServerDescription:
     """What Nova shows of the server of an instance."""
@@ -33,7 +36,9 @@ def describe(instance: Any) -> ServerDescription:
     }
     tags = ['trove_instance', f'trove_{instance.datastore_version.manager}']
     tags += [f'{key}_{value}' for key, value in metadata.items()]
-    return ServerDescription(instance.name, metadata, tuple(tags))
+    # Nova refuses longer ones, such as that of a user of LDAP.
+    short = tuple(tag for tag in tags if len(tag) <= _LONGEST_TAG)
+    return ServerDescription(instance.name, metadata, short)
 
 
 def user_data(manager: str, contents: Mapping[str, str]) -> str:

@@ -90,9 +90,11 @@ class OldServer:
         is_move = record.cause is FailoverCause.MAINTENANCE
         if is_move and record.old_host is not None and not deps.servers.find_other_hosts(record):
             zone = f' of zone {record.availability_zone}' if record.availability_zone else ''
+            # Tenants read the error, and learn the names of hosts nowhere.
+            LOG.warning('%s: no other host%s than %s is up', record, zone, record.old_host)
             raise exceptions.ReplacementRefusedError(
-                f'instance {record.instance_id}: no other host{zone} than {record.old_host} is up '
-                'and takes new servers; an operator can enable one'
+                f'instance {record.instance_id}: no other host{zone} is up and takes new servers; '
+                'an operator can enable one'
             )
 
     def keep_volume(self) -> None:

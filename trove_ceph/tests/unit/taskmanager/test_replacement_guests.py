@@ -46,7 +46,7 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
     def of(self, warm):
         return replacement_guests.ReplacementGuests(self.store, warm, self.take_port)
 
-    def take_port(self, port_id, instance_id):
+    def take_port(self, port_id, instance_id, _instance_port_ids):
         if self.error is not None:
             raise self.error
         self.taken.append((port_id, instance_id))
@@ -138,6 +138,12 @@ class ReplacementGuestsTest(guest_helpers.GuestStoreTestCase):
         # Docker has another configuration there, which it reads only when it starts.
         CONF.set_override('network_isolation', True, 'network')
         self.assertIsNone(self.claim())
+
+    def test_finds_its_guest_whose_host_is_not_known(self):
+        self.make('one', host=None)
+        for _again in range(2):
+            self.assertEqual('one', self.claim().guest_id)
+        self.assertIs(GuestState.CLAIMED, self.guests.find('one').state)
 
     def test_binds(self):
         """Trove deletes the ports of an instance by their name."""

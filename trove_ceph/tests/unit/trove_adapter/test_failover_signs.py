@@ -168,6 +168,8 @@ class ServersTest(base.BaseTestCase):
                 ('by-nova', 'down', 'disabled', 'AUTO: Connection to libvirt lost: 0'),
             )
         ]
+        # In a cell that does not answer.
+        services.append({'host': 'unknown', 'binary': 'nova-compute', 'status': 'UNKNOWN'})
         self.nova.answers['/os-services?binary=nova-compute'] = (200, {'services': services})
         self.assertEqual(
             {

@@ -167,10 +167,26 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
         self.assertRaises(exceptions.NoPortError, self.ports.create_management_port, RECORD)
         self.assertIn('agent', self.cloud.ports)
 
+    def test_groups_of_an_instance_without_management_port(self):
+        """A full network took the place of the old port before the new one was created."""
+        record = test_replaced_instance.record(
+            old_management_port_ids=('agent',), port_ids=('first', 'gone')
+        )
+        self.cloud.refusal, self.cloud.most_ports = 'OverQuota', 0
+        self.assertRaises(exceptions.NoPortError, self.ports.create_management_port, record)
+        self.assertNotIn('agent', self.cloud.ports)
+        self.cloud.most_ports = math.inf
+        port = self.cloud.ports[self.ports.create_management_port(record)]
+        self.assertEqual(['group-of-instance'], port['security_groups'])
+
+    def test_no_management_network(self):
+        self.set('management_networks', [])
+        self.assertEqual([], self.ports.find_created(RECORD))
+
     def test_takes_the_port_of_a_guest(self):
         facts = {'name': 'trove-guest-1', 'security_groups': ['default']}
         self.cloud.add('of-guest', 'management', **facts)
-        self.ports.take_guest_port('of-guest', 'instance')
+        self.ports.take_guest_port('of-guest', 'instance', ['first'])
         port = self.cloud.ports['of-guest']
         self.assertEqual('trove-instance', port['name'])
         self.assertEqual(['group-of-instance'], port['security_groups'])

@@ -197,6 +197,14 @@ class WarmServerTest(base.BaseTestCase):
         self.assertIn(f'trove_instance_id_{self.instance.id}', bound.tags)
         self.assertEqual(booted['meta'], bound.metadata)
 
+    def test_tags_that_nova_refuses(self):
+        self.instance.context.user_id = 64 * 'u'
+        self.create()
+        (bound,) = self.guests.requests
+        self.assertLessEqual(max(map(len, bound.tags)), 60)
+        self.assertIn(f'trove_instance_id_{self.instance.id}', bound.tags)
+        self.assertEqual(64 * 'u', bound.metadata['trove_user_id'])
+
     def test_trove_finds_the_management_port_when_it_deletes_the_instance(self):
         self.create()
         self.assertEqual(

@@ -254,6 +254,10 @@ class InvalidConfigurationError(TroveCephError):
     """A configuration file must be corrected; nothing is done."""
 
 
+class GuestsNotAllowedError(InvalidConfigurationError):
+    """The configuration of Trove refuses warm guests to all instances."""
+
+
 class UnsupportedTroveError(TroveCephError):
     """The installed Trove does not fit this release; the service is not started."""
 

@@ -46,10 +46,10 @@ def why_refused() -> str | None:
 def check_allowed() -> None:
     """Check that instances may have warm guests.
 
-    :raises InvalidConfigurationError: an option of Trove refuses them
+    :raises GuestsNotAllowedError: an option of Trove refuses them
     """
     if reason := why_refused():
-        raise exceptions.InvalidConfigurationError(reason)
+        raise exceptions.GuestsNotAllowedError(reason)
 
 
 def user_data(guest_id: str, keys: GuestKeys, version: Any) -> str:

@@ -37,6 +37,8 @@ CONF = cfg.CONF
 #: Metadata of a server, which stay when an instance gets it.
 GUEST_KEY = 'trove_ceph_guest_id'
 POOL_KEY = 'trove_ceph_guest_pool'
+#: A flavor that is created anew has the name of the former one, and another id.
+_FLAVOR_VALID = datetime.timedelta(seconds=60)
 _SERVICE_ERRORS = (
     novaclient.exceptions.ClientException,
     neutron_exceptions.NeutronClientException,
@@ -67,8 +69,8 @@ class GuestServers:
         self._nova = nova
         self._neutron = neutron
         self._glance = glance_client
-        # A flavor's id by its name or id.
-        self._flavors: dict[str, str] = {}
+        # A flavor's id by its name or id, with the time at which Nova gave it.
+        self._flavors: dict[str, tuple[str, datetime.datetime]] = {}
 
     # What fits.
 
@@ -83,7 +85,7 @@ class GuestServers:
         with _translated(f'pool {spec.name}: finding its image and its flavor'):
             version = _version(spec)
             image_id = glance.get_image_id(self._glance, version.image_id, version.image_tags)
-            flavor_id = self._flavors[spec.flavor] = self._find_flavor(spec)
+            flavor_id = self._find_flavor(spec)
         return self._key(spec, version, flavor_id, image_id)
 
     def request_key(
@@ -91,7 +93,8 @@ class GuestServers:
     ) -> PoolKey | None:
         """Return what a guest must have to become the server of a new instance.
 
-        It asks Nova once for each name of a flavor, and otherwise reads only Trove's tables.
+        It asks Nova once a minute for each name of a flavor, and otherwise reads only Trove's
+        tables.
 
         :param version_id: id of the datastore version
         :param image_id: as Trove's API has found it
@@ -254,7 +257,8 @@ class GuestServers:
         with _translated('listing the servers of guests'):
             # Nova takes the name as a regular expression.
             found = self._nova.servers.list(search_opts={'name': f'^{guest_name("")}'}, limit=-1)
-        return [one for one in found if one.status != 'DELETED']
+        # Nova shows no name of a server in a cell that does not answer.
+        return [one for one in found if one.status != 'DELETED' and hasattr(one, 'name')]
 
     def _key(self, spec: PoolSpec, version: Any, flavor_id: str, image_id: str) -> PoolKey:
         digest = guest_config.digest(
@@ -268,11 +272,16 @@ class GuestServers:
         return PoolKey(flavor_id, image_id, digest, spec.zone, spec.name)
 
     def _known_flavor(self, spec: PoolSpec) -> str | None:
-        if spec.flavor not in self._flavors:
-            # The keeper of the pool reports a flavor that does not exist.
-            with contextlib.suppress(exceptions.InvalidConfigurationError):
-                self._flavors[spec.flavor] = self._find_flavor(spec)
-        return self._flavors.get(spec.flavor)
+        now = self._now()
+        flavor_id, found_at = self._flavors.get(spec.flavor, (None, now))
+        if flavor_id is None or now - found_at > _FLAVOR_VALID:
+            try:
+                flavor_id = self._find_flavor(spec)
+            except exceptions.InvalidConfigurationError:
+                # The keeper of the pool reports it.
+                return None
+            self._flavors[spec.flavor] = flavor_id, now
+        return flavor_id
 
     def _find_flavor(self, spec: PoolSpec) -> str:
         with contextlib.suppress(novaclient.exceptions.NotFound):

@@ -11,7 +11,6 @@ from typing import Any
 
 from trove.instance import models
 
-
 _LONGEST_TAG = 60
 
 

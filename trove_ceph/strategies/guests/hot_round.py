@@ -51,6 +51,12 @@ class HotRound:
         ]
 
     def _give_up_unfit(self) -> None:
+        for guest in self._list(GuestState.LOADING):
+            # Also while it is not known with what guests are to be loaded.
+            said = self._memory.said.get(guest.guest_id)
+            now, settings = self._deps.store.now(), self._deps.settings
+            if reason := fitness.why_load_late(guest, now, settings, said):
+                self._give_up(guest, reason)
         guests = self._list(*_HOT)
         if not guests:
             return
@@ -73,7 +79,7 @@ class HotRound:
         said = self._memory.said.get(guest.guest_id)
         if self._memory.loads.get(guest.guest_id) is LoadState.FAILED:
             return f'its MySQL did not start: {said}'
-        return fitness.why_load_late(guest, self._deps.store.now(), self._deps.settings, said)
+        return None
 
     def _choose(self) -> None:
         settings = self._deps.settings

@@ -154,7 +154,12 @@ class PoolRound:
         each_guest.for_each(guests, lambda guest: self._judge(guest, servers, now))
         self._retire_silent(now)
         # Last, because it depends on more services.
-        key = self._key()
+        try:
+            key = self._key()
+        except exceptions.GuestsNotAllowedError as error:
+            for guest in self._list(*WAITING):
+                self._retire(guest, str(error))
+            raise
         for guest in self._list(*WAITING):
             if reason := fitness.why_other(guest, key):
                 self._retire(guest, reason)

@@ -59,6 +59,8 @@ class World:
         self.forgotten = []
         self.silent, self.refusals, self.replaced = set(), {}, set()
         self.image, self.digest = 'image', 'digest'
+        # Whether the configuration of Trove refuses guests to all instances.
+        self.refuses_guests = False
         # The error of all requests to boot a server, or to all of Nova.
         self.boot_error = self.nova_error = self.agents_error = None
         # Servers are ACTIVE at once, or fail.
@@ -72,6 +74,7 @@ class World:
         self.deletes_late = self.is_host_unknown = False
         self.pings, self.requests, self.instance_lists = [], [], []
         # The rendered configuration of MySQL, and the golden volume; None: none is ready.
+        self.settings_fail = False
         self.contents, self.golden = '[mysqld]\nserver_id = 1\n', object()
         # Volumes by id: the name of their guest or instance, and the server that has them.
         self.volumes, self.attached = {}, {}
@@ -215,10 +218,14 @@ class Servers:
     def pool_key(self, spec):
         self._check()
         world = self._world
+        if world.refuses_guests:
+            raise exceptions.GuestsNotAllowedError('[network] network_isolation: is on')
         return PoolKey('flavor', world.image, world.digest, spec.zone, spec.name)
 
     def start_settings(self, _spec):
         self._check()
+        if self._world.settings_fail:
+            raise exceptions.ServiceUnavailableError('Nova does not show the flavor')
         return dependencies.StartSettings('9.7.4', self._world.contents)
 
     def make_keys(self):

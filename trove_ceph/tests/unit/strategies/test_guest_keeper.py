@@ -110,6 +110,17 @@ class PoolTest(keeper_case.KeeperTestCase):
         # Its claim is released.
         self.assertIsNotNone(self.world.store.begin_keeping(POOL, claims.Claimant('another')))
 
+    def test_configuration_that_refuses_guests_to_all_instances(self):
+        self.make(least=2)
+        self.run_rounds(2)
+        self.world.refuses_guests = True
+        self.run_rounds(8, 60)
+        self.assertEqual([], self.world.guests())
+        self.assertEqual([], list(self.world.servers))
+        self.world.refuses_guests = False
+        self.run_rounds(8, 60)
+        self.assertEqual(['ready', 'ready'], self.world.states())
+
     def test_pings(self):
         self.make()
         self.world.pings.clear()

@@ -140,6 +140,15 @@ class HotGuestsTest(keeper_case.KeeperTestCase):
             1, self.count_in_log('is retired: it was not hot 600 s after its load began')
         )
 
+    def test_load_that_takes_too_long_while_the_settings_cannot_be_read(self):
+        self.make(0, least=2, hot=1, hot_volume=VOLUME)
+        self.world.load_ends = LoadState.STARTING
+        self.run_rounds(5)
+        self.assertIn('loading', self.world.states())
+        self.world.settings_fail = True
+        self.run_rounds(12, 60)
+        self.assertNotIn('loading', self.world.states())
+
     def test_hot_guest_whose_server_ended(self):
         """As after a reboot: its agent answers, but has not started MySQL."""
         self.make_hot()

@@ -18,6 +18,7 @@ from trove.datastore import models as datastore_models
 from trove.taskmanager import models as trove_models
 
 from trove_ceph import exceptions
+from trove_ceph.db import transactions
 from trove_ceph.strategies.guests import hot_spec, pool_spec
 from trove_ceph.strategies.guests.dependencies import GuestResource, ResourceKind
 from trove_ceph.tests.unit.cinder import cinder_http
@@ -142,6 +143,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.set('network_isolation', False, 'network')
         self.set('management_security_groups', ['group'])
         self.cloud, self.images = Cloud(), Images()
+        self.now = transactions.utcnow()
         http = requests.Session()
         http.mount('http://', self.cloud)
         cloud = session.Session(cinder_http.Token('service', 'admin'), session=http)
@@ -151,6 +153,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
             novaclient.client.Client(nova.API_VERSION, session=cloud),
             neutron_client.Client(session=cloud),
             types.SimpleNamespace(images=self.images),
+            now=lambda: self.now,
         )
 
     def request_key(self, flavor='7', image='image', zone=None, version_id=None):
@@ -211,6 +214,13 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.cloud.requests.clear()
         self.request_key()
         self.assertEqual([], self.cloud.requests)
+
+    def test_request_after_the_flavor_was_created_anew(self):
+        self.assertIsNotNone(self.request_key(flavor='7'))
+        self.cloud.flavors = {'8': 'small'}
+        self.now += datetime.timedelta(seconds=61)
+        self.assertIsNone(self.request_key(flavor='7'))
+        self.assertEqual('8', self.request_key(flavor='8').flavor_id)
 
     def test_request_with_another_image(self):
         """The API has found a newer image than the keeper."""

@@ -207,6 +207,7 @@ class Backend(abc.ABC):
             raise StorageError, which cancels the work like ``cancel``
         :param cancel: once set, the work is canceled soon
         :raises CanceledError: the work was canceled before it was complete
+        :raises BusyError: the client that has the image open does not go on with it
         """
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from trove_ceph.storage import golden
 from trove_ceph.strategies.backup import dependencies
 from trove_ceph.strategies.guests import hot_spec, hot_volume
 from trove_ceph.taskmanager import guest_factory, warm_guests
-from trove_ceph.trove_adapter import guest_config, instance_creation
+from trove_ceph.trove_adapter import guest_config, instance_creation, trove_db
 
 LOG = logging.getLogger(__name__)
 
@@ -65,10 +65,22 @@ class Creation:
                 'Instance %s: the volume of hot guest %s could not be taken: %s',
                 *(self.instance_id, guest.guest_id, error),
             )
-            self.guests.retire(guest, 'its volume could not be given to its instance')
-            return None, replace_volume()
+            return None, self._give_up(guest, replace_volume)
         LOG.info('Instance %s: claimed hot guest %s', self.instance_id, guest.guest_id)
         return instance_creation.HotGuest(guest, replace_volume), False
+
+    def _give_up(self, guest: GuestRecord, replace_volume: Callable[[], bool]) -> bool:
+        """Give up a guest, and create the volume that the instance gets without it.
+
+        On failure the instance shows the status that Trove shows for a volume that failed.
+        """
+        assert self.guests is not None
+        try:
+            self.guests.retire(guest, 'its volume could not be given to its instance')
+            return replace_volume()
+        except Exception:
+            trove_db.TroveDatabase().fail_volume(self.instance_id)
+            raise
 
     def _claim(self) -> tuple[GuestRecord, hot_volume.HotVolumes] | None:
         """Claim a hot guest, and return it with the volumes of hot guests; None: none fits."""

@@ -31,6 +31,9 @@ _EXPIRE_SEC = 3600
 # Without progress from the client that does the work. The watch of a dead client expires 30 s after
 # its last renewal, which comes every 5 s (osd_client_watch_timeout, objecter_tick_interval).
 _SILENCE_SEC = 15
+# A dead client costs two or three attempts. One that lives and is stuck, since its pool is full for
+# example, would be asked for ever, and each attempt leaves an entry on the blocklist.
+_MOST_STUCK = 6
 
 
 class Flattening:
@@ -52,15 +55,18 @@ class Flattening:
         self._cancel = cancel or threading.Event()
         self._progress_failed = threading.Event()
         self._progress_at = 0.0
+        self._done_bytes = 0
         self._is_silent = False
 
     def run(self) -> None:
         """Flatten the image; do nothing if it has no parent.
 
         :raises CanceledError: the work was canceled
+        :raises BusyError: the client that does the work is stuck
         """
+        stuck = most_bytes = 0
         while True:
-            self._is_silent = False
+            self._is_silent, self._done_bytes = False, 0
             try:
                 self._check_canceled()
                 object_map_repair.copy_up(self._link, self._image, self._check_canceled)
@@ -71,6 +77,13 @@ class Flattening:
                     raise self._canceled_error() from error
                 if not self._is_silent:
                     raise
+                stuck = stuck + 1 if self._done_bytes <= most_bytes else 0
+                most_bytes = max(most_bytes, self._done_bytes)
+                if stuck == _MOST_STUCK:
+                    raise exceptions.BusyError(
+                        f'{self._image}: the client that has its exclusive lock does not go on to '
+                        'flatten it; see whether its pool is full'
+                    ) from error
                 LOG.warning(
                     '%s: the client that flattens it does not answer; starting again', self._image
                 )
@@ -107,6 +120,7 @@ class Flattening:
     def _note(self, object_bytes: int) -> Callable[[int, int], int]:
         def note(number: int, count: int) -> int:
             self._progress_at = time.monotonic()
+            self._done_bytes = number * object_bytes
             # Called in a thread of librbd, which drops exceptions and ignores the result.
             try:
                 if self._progress is not None:

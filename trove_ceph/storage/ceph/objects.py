@@ -22,14 +22,23 @@ def absent(
     found: list[str] = []
     while batch := list(itertools.islice(rest, _BATCH)):
         check_canceled()
-        pending = [
-            (name, context.aio_stat(name, lambda _completion, _size, _time: None)) for name in batch
-        ]
-        for name, completion in pending:
-            completion.wait_for_complete_and_cb()
-            code = completion.get_return_value()
+        for name, code in _stat(context, batch):
             if code == -errno.ENOENT:
                 found.append(name)
             elif code < 0:
                 raise rados.OSError('stat', errno=-code)
     return found
+
+
+def _stat(context: rados.Ioctx, names: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the result of a request for each object, with its name."""
+    pending: list[tuple[str, rados.Completion]] = []
+    try:
+        for name in names:
+            pending.append((name, context.aio_stat(name, lambda _completion, _size, _time: None)))
+    finally:
+        # Of all, also after an error: librados does not keep a context that is closed while a
+        # request is in flight, and its answer would touch freed memory.
+        for _name, completion in pending:
+            completion.wait_for_complete_and_cb()
+    return [(name, completion.get_return_value()) for name, completion in pending]

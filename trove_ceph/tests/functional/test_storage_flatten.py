@@ -5,15 +5,21 @@ The object map then has objects that were never written. The tests create that s
 behind librbd's back, an object that it has copied from the parent.
 """
 
+import errno
 import itertools
 import threading
 
+import fixtures
+import rados
 import rbd
+import testtools
 from oslo_utils import units
+from oslotest import base
 from testtools.content import text_content
 
+from trove_ceph import exceptions
 from trove_ceph.storage import image_types
-from trove_ceph.storage.ceph import objects
+from trove_ceph.storage.ceph import flattening, object_map_repair, objects
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
@@ -42,6 +48,65 @@ class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
         steps = [after - before for before, after in itertools.pairwise(ahead)]
         self.assertEqual(ahead[0], steps[0])
         self.assertLess(max(steps), 500)
+
+    def test_waits_for_all_requests_after_an_error(self):
+        """librados does not keep a context that is closed while a request is in flight."""
+        waited = []
+
+        class Completion:
+            def __init__(self, number, code):
+                self._number, self._code = number, code
+
+            def wait_for_complete_and_cb(self):
+                waited.append(self._number)
+
+            def get_return_value(self):
+                return self._code
+
+        class Context:
+            def aio_stat(self, name, _oncomplete):
+                if name == 'refused':
+                    raise rados.ObjectNotFound('no such request')
+                return Completion(name, -errno.ETIMEDOUT if name == 1 else 0)
+
+        with testtools.ExpectedException(rados.OSError):
+            objects.absent(Context(), range(5))
+        self.assertEqual([*range(5)], waited)
+        waited.clear()
+        with testtools.ExpectedException(rados.ObjectNotFound):
+            objects.absent(Context(), [*range(3), 'refused'])
+        self.assertEqual([*range(3)], waited)
+
+
+class StuckFlattenTest(base.BaseTestCase):
+    """A hypervisor has the work and lives, and does not go on."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(object_map_repair, 'copy_up'))
+        self.progress = []
+
+    def flatten(self):
+        case = self
+
+        class Attempts(flattening.Flattening):
+            def _flatten(self):
+                self._is_silent = True
+                self._note(MIB)(case.progress.pop(0), 100)
+                raise exceptions.StorageError('this client is on the blocklist')
+
+        Attempts(None, image_types.ImageRef('pool', 'clone'), None, None).run()
+
+    def test_ends(self):
+        self.progress = [5] * 100
+        error = self.assertRaises(exceptions.BusyError, self.flatten)
+        self.assertIn('see whether its pool is full', str(error))
+        self.assertGreater(len(self.progress), 90)
+
+    def test_goes_on_with_any_progress(self):
+        self.progress = [*range(50)]
+        # The fiftieth attempt finds no further progress to report.
+        self.assertRaises(IndexError, self.flatten)
 
 
 class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):

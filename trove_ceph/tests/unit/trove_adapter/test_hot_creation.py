@@ -9,6 +9,7 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 from trove.common import notification
+from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import client
@@ -232,6 +233,17 @@ class HotCreationTest(stock_creation.StockCreation, base.BaseTestCase):
         self.assertNotIn(self.row().volume_id, ('made-by-cinder', self.guests.guest.volume_id))
         self.assertEqual([], self.cinder.created)
         self.assertEqual(1, len(self.guests.retired))
+
+    def test_database_fails_while_the_volume_is_taken(self):
+        """An instance that stays in BUILD cannot be deleted."""
+        self.refuse_to_describe(1)
+
+        def refuse(*_arguments):
+            raise exceptions.ServiceUnavailableError('no database')
+
+        self.patch('trove_ceph.strategies.guests.hot_volume.HotVolumes.take_back', refuse)
+        self.assertRaises(exceptions.ServiceUnavailableError, self.create)
+        self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, self.row().task_status)
 
     def test_volume_that_can_neither_be_taken_nor_given_back(self):
         """A clone of a golden volume would find it, although it is deleted with the guest."""

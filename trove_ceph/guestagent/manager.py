@@ -283,6 +283,7 @@ class Manager(mysql_manager.Manager):
         """Stop the server and unmount the data volume, for another one; idempotent."""
         self.app.stop_db()
         self.unmount_volume(context)
+        self._background_start.forget()
 
     def attach_replica(self, context, replica_info, slave_config, **kwargs):
         """Have the running server follow a source; Trove's method logs the password."""

@@ -149,6 +149,15 @@ class BackgroundStart:
             self._run_in_background(lambda: self._run(replacement_id, start))
             return _answer(STARTING)
 
+    def forget(self) -> None:
+        """Forget what was started; the server is stopped, so that the next request starts it.
+
+        Do nothing while it is being started.
+        """
+        with self._mutex:
+            if self._state != STARTING:
+                self._replacement_id = self._state = None
+
     def _run(self, replacement_id: str, start: Callable[[], None]) -> None:
         state, error = FAILED, ''
         LOG.info('Starting the server for replacement %s', replacement_id)

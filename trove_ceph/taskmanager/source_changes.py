@@ -167,6 +167,8 @@ class SourceChanges:
             source = deps.rows.find(source_id)
             if source is None or deps.marks.find(source_id) is not None:
                 return
+            # A promotion may have begun, and its worker died, since the watch has looked.
+            self._check_none_begun(deps, source_id)
             group.restore_writes(deps, source_id)
             left_replicas.follow_again(deps, source)
 
@@ -177,7 +179,9 @@ class SourceChanges:
         """
         source = self._deps.rows.find(source_id)
         # One that is ejected has a task until its tenant gives it another server.
-        if source is None or source.source_id is not None or source.task != 'NONE':
+        if source is None or source.source_id is not None:
+            return
+        if source.task not in ('NONE', 'RESTART_REQUIRED'):
             return
         if self._store.find_role(source_id) is None and self._deps.find_task(source_id) is None:
             self.follow_again(source_id)
@@ -442,13 +446,21 @@ class SourceChanges:
         :raises OperationUnfinishedError: it does not yet
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
+        self._check_none_begun(deps, source_id)
+        with group.answers_needed(f'source {source_id}: may be read-only'):
+            group.restore_writes(deps, source_id)
+
+    @staticmethod
+    def _check_none_begun(deps: SourceDependencies, source_id: str) -> None:
+        """Check that no replica may have been made the source by an operation that goes on later.
+
+        :raises OperationUnfinishedError: one may
+        """
         replica_ids = [one.instance_id for one in deps.rows.list_replicas(source_id)]
         if begun := deps.choices.find(replica_ids):
             raise exceptions.OperationUnfinishedError(
                 f'source {source_id}: replica {", ".join(sorted(begun))} is being promoted'
             )
-        with group.answers_needed(f'source {source_id}: may be read-only'):
-            group.restore_writes(deps, source_id)
 
     def _end_take_over(self, claim: claims.Claim) -> None:
         """End a take-over whose end could not be recorded, once its failover has ended.

@@ -107,6 +107,9 @@ class Candidates:
         patience = group.Patience(self._deps, _MOST_WAIT_SEC)
         while left := self._find_progressing(found):
             if patience.is_over({one: found[one].gtid_executed for one in left if one in found}):
+                if not self._prefers_strictly:
+                    # The one that is not preferred may need nothing more.
+                    self._not_preferred = frozenset()
                 break
             self._wait(left, found, patience)
             found = self.observe(is_fenced=True)
@@ -132,7 +135,9 @@ class Candidates:
         others = {one: executed[one] for one in executed if one not in self._not_preferred}
         if others:
             other = source_choice.choose(others, known)
-            has_all = known[chosen] <= known[other] and executed[chosen] <= executed[other]
+            # What it has received is waited for as long as it goes on.
+            is_done = executed[chosen] <= executed[other]
+            has_all = known[chosen] <= known[other] and (is_done or found[other].is_applying)
             if has_all or self._prefers_strictly:
                 chosen = other
         return chosen, source_choice.find_unexecuted(chosen, executed, known)

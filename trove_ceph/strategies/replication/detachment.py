@@ -123,6 +123,8 @@ class Detachment:
     def _detach(self) -> None:
         replica_id = self._replica.instance_id
         if self._deps.agents.status(replica_id).accepts_writes:
+            # An agent that was interrupted has not done all of it.
+            self._deps.agents.enable_as_source(replica_id)
             return
         # Told before, since a resumed detachment does not know any more what is given up.
         facts = []

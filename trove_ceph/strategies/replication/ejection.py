@@ -398,20 +398,25 @@ class Ejection:
             changes.append(group.row_of(self._deps, member, follows))
         self._deps.rows.record(changes)
         give_up(self._deps, self._source)
-        for instance_id, why in self._chosen.failures.items():
-            then = self._describe_next(instance_id)
-            self._fault(instance_id, f'ejection of {source_id}: {why}. {then}')
+        told = {
+            instance_id: f'{why}. {self._describe_next(instance_id)}'
+            for instance_id, why in self._chosen.failures.items()
+        }
+        for instance_id in told.keys() - {new_id}:
+            self._fault(instance_id, f'ejection of {source_id}: {told[instance_id]}')
         missing = self._describe_missing()
         self._fault(
             source_id,
             f'ejected: {new_id} is the source now; this server is cut off from its volume and '
             f'is being powered off. Delete it when its data is not needed. {missing}',
         )
-        facts = [f'source since the ejection of {source_id}.', missing]
-        if warning := group.one_copy_warning(self._deps, self._chosen.member):
-            facts.insert(1, warning)
         # An instance has one fault, and the list of transactions may be cut.
-        self._fault(new_id, ' '.join(facts))
+        facts = [f'source since the ejection of {source_id}.']
+        if new_id in told:
+            facts.append(f'{told[new_id]}.')
+        if warning := group.one_copy_warning(self._deps, self._chosen.member):
+            facts.append(warning)
+        self._fault(new_id, ' '.join([*facts, missing]))
         LOG.warning(
             'Instance %s: is the source instead of %s, which is ejected. %s',
             *(new_id, source_id, missing),

@@ -66,8 +66,8 @@ class NewSource:
                     'has; goes on later'
                 )
             self._deps.agents.detach(instance_id, for_failover=True)
-        if not found.accepts_writes:
-            self._deps.agents.enable_as_source(instance_id)
+        # Also if it accepts writes: an agent that was interrupted has not done all of it.
+        self._deps.agents.enable_as_source(instance_id)
 
     def _insist(self, ask: Callable[[], object]) -> None:
         """Ask the agent of the new source until it answers, but not for ever."""

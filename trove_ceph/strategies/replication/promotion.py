@@ -311,15 +311,17 @@ class Promotion:
         changes = [group.row_of(self._deps, self._new.member, None)]
         changes += [group.row_of(self._deps, one, new_id) for one in followers]
         self._deps.rows.record(changes)
-        for instance_id, why in self._new.failures.items():
-            group.add_fault(self._deps, instance_id, f'promotion of {new_id}: {why}')
+        # An instance has one fault.
+        told = {
+            instance_id: [f'promotion of {new_id}: {why}']
+            for instance_id, why in self._new.failures.items()
+        }
         if warning := group.one_copy_warning(self._deps, self._new.member):
-            group.add_fault(
-                self._deps,
-                new_id,
-                f'source since its promotion. {warning} Promote a replica on another volume type, '
-                'or keep backups in the vault',
+            told.setdefault(new_id, ['source since its promotion']).append(
+                f'{warning} Promote a replica on another volume type, or keep backups in the vault'
             )
+        for instance_id, facts in told.items():
+            group.add_fault(self._deps, instance_id, '. '.join(facts))
         LOG.info(
             'Instance %s: is the source of %d replicas instead of %s',
             *(new_id, len(followers), self._source.instance_id),

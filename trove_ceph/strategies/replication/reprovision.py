@@ -448,6 +448,9 @@ class Reprovisioning:
         is_readable = deps.volumes.can_be_read(old_id)
         try:
             self._exchange.run(*((new_id, old_id) if is_readable else (old_id, new_id)))
+            if not is_readable:
+                # As in the exchange.
+                self._exchange.release()
         except exceptions.InProgressError as error:
             # It is counted, so that a replica that waits for long is not tried all the time.
             raise exceptions.OperatorNeededError(str(error)) from error

@@ -52,8 +52,8 @@ def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
         if mark is SourceMark.UNFINISHED_PROMOTION:
             _check_has_all(instance_id, found, replicas.values(), silent)
         deps.agents.detach(instance_id, for_failover=True)
-    if not found.accepts_writes:
-        deps.agents.enable_as_source(instance_id)
+    # Also if it accepts writes: an agent that was interrupted has not done all of it.
+    deps.agents.enable_as_source(instance_id)
     # An ejection of it that was refused may have given it another one of the two.
     deps.rows.replace_task(instance_id, [EJECTION_ERROR, PROMOTION_ERROR], 'NONE')
     now = deps.rows.find(instance_id)

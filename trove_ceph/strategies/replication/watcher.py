@@ -157,6 +157,7 @@ class Watcher:
                     one.record.instance_id,
                     observation.observe(one, found.source),
                     None if found.source is None else began_at,
+                    one.record,
                 )
             timeout_ms = deps.settings.semi_sync_timeout_ms
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)

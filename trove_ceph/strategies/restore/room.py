@@ -76,13 +76,16 @@ def _most_bytes_to_copy(deps: BackupDependencies, facts: image_types.ImageFacts)
     # The space of its snapshots does not tell what the clone itself has.
     own_bytes = 0 if own.snapshots else own.used_bytes or 0
     most_bytes = max(0, facts.size_bytes - own_bytes)
-    above_bytes, parent = 0, own.parent
+    above_bytes, below, parent = 0, own, own.parent
     while parent is not None:
         try:
             image = deps.storage.describe(parent.of, with_usage=True)
         except exceptions.NotFoundError:
             # It is in the trash, where its space cannot be measured.
             return most_bytes
+        if below.image_id not in [one.image_id for one in image.children]:
+            # As well, and another image has its name, such as that of the vault.
+            return most_bytes
         above_bytes += image.used_bytes or 0
-        parent = image.parent
+        below, parent = image, image.parent
     return min(most_bytes, above_bytes)

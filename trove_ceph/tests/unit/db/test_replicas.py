@@ -128,6 +128,28 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
         self.store.observe('r', Observation(has_surplus=False))
         self.assertIs(False, self.store.find('r').has_surplus)
 
+    def test_a_look_does_not_overwrite_what_was_noted_meanwhile(self):
+        for seen in (None, False):
+            name = f'r-{seen}'
+            before = self.add(name)
+            self.store.note_surplus(name)
+            self.store.observe(name, Observation(own_bytes=7, has_surplus=seen), before=before)
+            found = self.store.find(name)
+            self.assertEqual((True, 7), (found.has_surplus, found.own_bytes))
+            # The next look knows of it.
+            self.store.observe(name, Observation(has_surplus=seen), before=found)
+            self.assertIs(seen, self.store.find(name).has_surplus)
+
+    def test_a_look_at_another_source_is_not_written(self):
+        before = self.add('r')
+        self.store.promote(before.source_id, 'another', keeps_source=False)
+        observation = Observation(own_bytes=7, source_executed='u:1-9')
+        self.store.observe('r', observation, self.now, before=before)
+        found = self.store.find('r')
+        self.assertEqual(
+            ('another', None, None), (found.source_id, found.own_bytes, found.source_seen_at)
+        )
+
     def test_each_request_has_an_id_of_its_own(self):
         self.add('r')
         ids = set()

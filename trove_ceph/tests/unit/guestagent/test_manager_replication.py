@@ -210,6 +210,12 @@ class ManagerReplicationTest(base.BaseTestCase):
                 self.actions(),
             )
 
+    def test_released_volume_is_started_on_again(self):
+        forgotten = []
+        self.manager._background_start.forget = lambda: forgotten.append(True)
+        self.manager.release_volume(None)
+        self.assertEqual([True], forgotten)
+
     def test_attached_without_a_word_of_the_password(self):
         logged = self.useFixture(fixtures.FakeLogger())
         self.manager.attach_replica(None, CONTEXT, '', restart=False)

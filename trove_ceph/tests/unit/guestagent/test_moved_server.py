@@ -150,6 +150,18 @@ class BackgroundStartTest(base.BaseTestCase):
         self.pending.pop()()
         self.assertEqual([], self.pending)
 
+    def test_it_is_started_again_after_its_volume_was_released(self):
+        """Such as a fresh clone that is attached again, for the same re-provisioning."""
+        self.request()
+        self.run_pending()
+        self.background.forget()
+        self.assertEqual(('starting', ''), self.request())
+        # It would be started twice.
+        self.background.forget()
+        self.assertEqual(('starting', ''), self.request())
+        self.run_pending()
+        self.assertEqual((('serving', ''), 2), (self.request(), self.starts))
+
     def test_it_is_started_once(self):
         self.assertEqual(('starting', ''), self.request())
         self.assertEqual(('starting', ''), self.request())

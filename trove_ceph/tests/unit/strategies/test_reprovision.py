@@ -374,6 +374,10 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.world = reprovision_world.World(is_lost=True)
         self.world.boot_looks = 10**6
         self.assertIn('its guest has not released its volume', self.reach_blocked())
+        for _ in range(20):
+            self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
+            self.world.pass_time(5)
+            self.assertTrue(self.world.is_blocked())
         self.world.agent_looks = 0
         self.world.finish()
         self.world.check_completed()

@@ -397,6 +397,18 @@ class FlattenTest(base.BaseTestCase):
         facts = dataclasses.replace(facts, size_bytes=16 << 20)
         self.assertEqual(('volumes', 4 << 20), room.check_flatten(deps, facts, {}))
 
+    def test_another_image_has_the_name_of_that_above(self):
+        """As in the vault, after the deletion of all backups of an instance."""
+        self.world.cluster.get(self.world.volume_image).write(0, b'x' * (64 << 20))
+        _volume, image = self.clone()
+        deps, above = self.world.deps(), self.world.volume_image
+        above_size = deps.storage.describe(above).size_bytes
+        self.world.storage.trash(above)
+        self.world.storage.create_image(above, above_size, image_types.ImageOptions())
+        self.world.cluster.capacities['volumes'] = 10 * GIB
+        facts = deps.storage.describe(image)
+        self.assertEqual(('volumes', facts.size_bytes), room.check_flatten(deps, facts, {}))
+
     def test_flattens_a_clone_in_the_pool_of_its_parent(self):
         """Such as that of a replica that was promoted, and never had an operation."""
         volume, image = self.clone()

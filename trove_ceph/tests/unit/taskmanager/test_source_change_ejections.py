@@ -112,6 +112,27 @@ class EjectionTest(base.BaseTestCase):
         self.world.check_source('two', ['one'])
         self.assertNotIn('one copy', self.world.faults['two'][-1])
 
+    def test_a_replica_on_several_copies_is_waited_for(self):
+        """On a busy source, it nearly always has something to execute."""
+        self.world.on_one_copy = {'one'}
+        self.kill_source()
+        for name in ('one', 'two'):
+            self.world.servers[name].received |= gtids(SOURCE, 12, 14)
+        self.world.servers['one'].executed |= gtids(SOURCE, 12, 14)
+        self.world.servers['two'].pace_sec = 2
+        self.eject()
+        self.world.check_source('two', ['one'])
+
+    def test_a_replica_on_several_copies_that_does_not_go_on(self):
+        self.world.on_one_copy = {'one'}
+        self.kill_source()
+        for name in ('one', 'two'):
+            self.world.servers[name].received |= gtids(SOURCE, 12, 14)
+        self.world.servers['one'].executed |= gtids(SOURCE, 12, 14)
+        self.world.servers['two'].is_stuck = True
+        self.eject()
+        self.assertEqual(['one'], self.world.writers())
+
     def test_the_one_that_has_all_wins_on_one_copy(self):
         """An instance has one fault, which tells both."""
         self.world.on_one_copy = {'two'}

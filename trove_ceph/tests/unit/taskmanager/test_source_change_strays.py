@@ -53,6 +53,12 @@ class StrayTest(base.BaseTestCase):
             self.world.faults['two'][-1],
         )
 
+    def test_it_follows_a_source_that_has_to_be_restarted(self):
+        """Such as for a new option, until a maintenance window."""
+        self.world.tasks[self.new] = 'RESTART_REQUIRED'
+        self.watch()
+        self.assertEqual(self.new, self.stray.source_id)
+
     def test_one_that_has_more_is_left_alone_whether_it_connects_or_was_stopped(self):
         self.stray.received |= gtids(SOURCE, 50)
         for self.stray.receives in (True, False):
@@ -121,6 +127,14 @@ class StrayTest(base.BaseTestCase):
         self.world.store.finish(claim)
         self.watch()
         self.assertEqual(self.new, self.stray.source_id)
+
+    def test_a_promotion_that_begins_after_the_look(self):
+        """It may have made its replica the source, and its worker have died."""
+        follower = 'three' if self.new == 'one' else 'one'
+        self.world.store.begin(Role.PROMOTE_REPLICA, follower, _Worker)
+        changes = self.world.changes(worker='watch')[0]
+        self.assertRaises(exceptions.OperationUnfinishedError, changes.follow_again, self.new)
+        self.assertEqual(SOURCE, self.stray.source_id)
 
     def test_a_source_that_does_not_answer(self):
         self.world.servers[self.new].is_silent = True

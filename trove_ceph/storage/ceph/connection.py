@@ -63,6 +63,8 @@ class Connection:
             # A write is on disk when Ceph acknowledges it.
             'rbd_cache': 'false',
             'rbd_default_clone_format': '2',
+            # Otherwise librbd reads the data of a write when Python may have freed it.
+            'rbd_disable_zero_copy_writes': 'true',
             # Remove images even if the file sets this option.
             'rbd_move_to_trash_on_remove': 'false',
             # With another value, Ceph 16.2 to 20.2 answers EINVAL to every request to break a lock.

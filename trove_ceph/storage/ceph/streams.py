@@ -29,8 +29,10 @@ class _Opened:
             self.handle: rbd.Image = stack.enter_context(
                 rbd.Image(self._context, image.name, **options)
             )
+            data_pool = description.data_pool_of(self.handle, self._context, link)
+            # From here on close() closes it.
             self._stack = stack.pop_all()
-        self._pools.append(description.data_pool_of(self.handle, self._context, link) or image.pool)
+        self._pools.append(data_pool or image.pool)
 
     def close(self) -> None:
         with self._link.translated(f'closing {self._image}'):
@@ -74,7 +76,12 @@ class Reader(_Opened, backend.ImageReader):
     def __init__(self, link: connection.Connection, snapshot: image_types.SnapshotRef):
         super().__init__(link, snapshot.of, snapshot=snapshot.name, read_only=True)
         self._name = str(snapshot)
-        stat = self.handle.stat()
+        try:
+            with link.translated(f'opening {snapshot}'):
+                stat = self.handle.stat()
+        except BaseException:
+            self.close()
+            raise
         self.size_bytes = stat['size']
         self.object_bytes = stat['obj_size']
 
@@ -132,8 +139,11 @@ class Writer(_Opened, backend.ImageWriter):
             with self._translated('locking'):
                 self.handle.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
         except exceptions.BusyError as error:
-            clients = description.clients_of(self.handle, self._link)
-            self.close()
+            try:
+                with self._translated('finding the client that has it locked'):
+                    clients = description.clients_of(self.handle, self._link)
+            finally:
+                self.close()
             raise exceptions.BusyError(
                 f'{image} is held by {clients.lock_owner or "another client"}'
             ) from error

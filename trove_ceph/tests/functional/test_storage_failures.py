@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage when Ceph does not answer, dies in the middle, or refuses the key."""
 
+import errno
 import os
 import threading
 import time
 
+import fixtures
+import rados
 from oslo_utils import units
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.storage import copying, image_types, throttle
+from trove_ceph.storage.ceph import description
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage
 
@@ -137,22 +141,34 @@ class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
 
 class WriterThatDoesNotOpenTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_leaves_no_client(self):
-        missing, held = self.ref('missing'), self.make()
+        held = self._make_held()
+        self._assert_leaves_no_client(self.ref('missing'), exceptions.NotFoundError)
+        self._assert_leaves_no_client(held, exceptions.BusyError)
+
+    def test_leaves_no_client_if_the_other_one_is_not_found(self):
+        held = self._make_held()
+        refuse = fixtures.MockPatchObject(
+            description, 'clients_of', side_effect=rados.TimedOut('no answer', errno=errno.ETIMEDOUT)
+        )
+        self.useFixture(refuse)
+        self._assert_leaves_no_client(held, exceptions.CephUnreachableError)
+
+    def _make_held(self):
+        held = self.make()
         holder = self.enterContext(storage.connect(self, self.cluster).open_writer(held))
         holder.write(0, b'x').result()
-        for image, reason in (
-            (missing, exceptions.NotFoundError),
-            (held, exceptions.BusyError),
-        ):
+        return held
+
+    def _assert_leaves_no_client(self, image, reason):
+        self.assertRaises(reason, self.storage.open_writer, image)
+        before = self._threads()
+        for _ in range(3):
             self.assertRaises(reason, self.storage.open_writer, image)
-            before = self._threads()
-            for _ in range(3):
-                self.assertRaises(reason, self.storage.open_writer, image)
-            # A thread that has ended is listed for a moment.
-            deadline = waiting.Deadline(_ENDING_SEC)
-            while self._threads() > before and deadline.pause(0.1):
-                pass
-            self.assertLessEqual(self._threads(), before, image)
+        # A thread that has ended is listed for a moment.
+        deadline = waiting.Deadline(_ENDING_SEC)
+        while self._threads() > before and deadline.pause(0.1):
+            pass
+        self.assertLessEqual(self._threads(), before, image)
 
     def _threads(self):
         return len(os.listdir('/proc/self/task'))

@@ -57,6 +57,13 @@ class SourceMarkStore:
             row = session.get(_Row, instance_id)
             return None if row is None else SourceMark(row.mark)
 
+    def age_sec(self, instance_id: str) -> float | None:
+        """Return for how long an instance has had its mark; None: it has none."""
+        with self._transactions.reading() as session:
+            row = session.get(_Row, instance_id)
+            age = None if row is None else self._transactions.clock() - row.marked_at
+            return None if age is None else age.total_seconds()
+
     def list(self) -> Mapping[str, SourceMark]:
         """Return all marks by the ids of the instances, the oldest first."""
         with self._transactions.reading() as session:

@@ -30,6 +30,9 @@ LOG = logging.getLogger(__name__)
 
 #: Nova kills a guest that has not ended a minute after it was told to. Its host may be down longer.
 _OFF_SPACING_SEC = 60
+#: For so long after the ejection, a request that Trove's taskmanager had begun before may still end:
+#: a restart of MySQL, a reboot, or a change of the flavor. Trove then sets no task, whatever it is.
+_OTHERS_END_SEC = 3600
 
 
 class MarkedSources:
@@ -103,6 +106,11 @@ class MarkedSources:
     def _keep_off(self, deps: SourceDependencies, member: Member) -> None:
         """Cut off an ejected source that runs, and have its server powered off."""
         instance_id = member.instance_id
+        age_sec = deps.marks.age_sec(instance_id)
+        if member.task == 'NONE' and age_sec is not None and age_sec < _OTHERS_END_SEC:
+            LOG.warning('Instance %s: was ejected, and gets its task back', instance_id)
+            deps.rows.replace_task(instance_id, ['NONE'], EJECTION_ERROR)
+            return
         if member.task == 'NONE':
             # Twice, since Trove ends a change of the access rules without a task.
             if instance_id not in self._reset:

@@ -147,10 +147,8 @@ class WriterThatDoesNotOpenTest(contract.StorageContract, storage.CephStorageTes
 
     def test_leaves_no_client_if_the_other_one_is_not_found(self):
         held = self._make_held()
-        refuse = fixtures.MockPatchObject(
-            description, 'clients_of', side_effect=rados.TimedOut('no answer', errno=errno.ETIMEDOUT)
-        )
-        self.useFixture(refuse)
+        error = rados.TimedOut('no answer', errno=errno.ETIMEDOUT)
+        self.useFixture(fixtures.MockPatchObject(description, 'clients_of', side_effect=error))
         self._assert_leaves_no_client(held, exceptions.CephUnreachableError)
 
     def _make_held(self):

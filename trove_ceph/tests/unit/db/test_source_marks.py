@@ -30,6 +30,15 @@ class SourceMarkStoreTest(base.BaseTestCase):
             self.store.remove('one')
         self.assertIsNone(self.store.find('one'))
 
+    def test_age(self):
+        self.assertIsNone(self.store.age_sec('one'))
+        self.store.set('one', SourceMark.UNFINISHED_PROMOTION)
+        self.now += datetime.timedelta(seconds=9)
+        self.store.set('one', SourceMark.EJECTED)
+        self.now += datetime.timedelta(seconds=3)
+        self.store.set('one', SourceMark.EJECTED)
+        self.assertEqual(3.0, self.store.age_sec('one'))
+
     def test_lists_the_oldest_first(self):
         self.store.set('two', SourceMark.EJECTED)
         self.now += datetime.timedelta(seconds=1)

@@ -248,6 +248,10 @@ class Marks:
 
     def set(self, name, mark):
         self._world.marks[name] = mark
+        self._world.marked_at[name] = self._world.now
+
+    def age_sec(self, name):
+        return self._world.now - self._world.marked_at[name] if self.find(name) else None
 
     def find(self, name):
         return self._world.marks.get(name)

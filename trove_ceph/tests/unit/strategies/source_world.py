@@ -45,6 +45,7 @@ class World:
         #: The replicas whose re-provisioning waits for an operator.
         self.blocked = set()
         self.faults = collections.defaultdict(list)
+        self.marked_at = {}
         #: Why deletions were refused.
         self.refused = []
         #: The memory that is counted again.

@@ -81,6 +81,7 @@ class PowerOffTest(base.BaseTestCase):
 
     def test_one_that_an_operator_has_given_another_use(self):
         """Its status was reset, so that it may be failed over."""
+        self.world.now += 3600
         self.world.tasks[SOURCE] = 'NONE'
         changes, _operations = self.world.changes(worker='next')
         changes.handle_marks(self.world.marks, worlds.AtOnce())
@@ -90,9 +91,21 @@ class PowerOffTest(base.BaseTestCase):
         self.assertEqual(([_SERVER], {}), (self.world.stopped, self.world.marks))
         self.world.check_ended()
 
+    def test_a_request_that_trove_had_begun_before_the_ejection_ends(self):
+        """Such as the restart of its MySQL, whose agent does not answer."""
+        self.world.now += 80
+        self.world.tasks[SOURCE] = 'NONE'
+        changes, _operations = self.world.changes(worker='next')
+        for _look in range(5):
+            changes.handle_marks(dict(self.world.marks), worlds.AtOnce())
+            self.check_marked()
+            self.assertEqual('EJECTION_ERROR', self.world.tasks[SOURCE])
+            self.world.now += 60
+
     def test_one_without_a_task_for_a_moment(self):
         """Trove ends a change of the access rules so."""
         changes, _operations = self.world.changes(worker='next')
+        self.world.now += 3600
         for task in ('NONE', 'EJECTION_ERROR', 'NONE'):
             self.world.tasks[SOURCE] = task
             changes.handle_marks(self.world.marks, worlds.AtOnce())

@@ -63,7 +63,7 @@ def run(settings, args) -> int:
         'BENCH_HCI': f'{LAB_DIR}/bin/lab hci',
         'BENCH_KILL_SERVER': f'{LAB_DIR}/bin/lab kill-server',
         'TROVE_CEPH_CACHE': str(settings.cache),
-        **_first_database(settings),
+        **_first_database(settings, args.identity),
     }
     command = [
         str(programs / 'trove-ceph-bench'),
@@ -78,11 +78,16 @@ def run(settings, args) -> int:
     return up.call(command, os.environ | variables)
 
 
-def _first_database(settings) -> dict[str, str]:
-    """Return the default instance for plans and the image of its data."""
+def _first_database(settings, identity: str) -> dict[str, str]:
+    """Return the default instance for plans and the image of its data.
+
+    A tenant knows the instance by its name as well, which is the same after ``make lab-clean``, so
+    that a run can be resumed in another lab.
+    """
+    key = 'name' if identity == 'tenant' else 'id'
     try:
         report = json.loads((settings.root / 'report.json').read_text())
-        instance, place = report['instance']['id'], report['placement']
+        instance, place = report['instance'][key], report['placement']
         image = f'{place["pool"]}/{place["image"]}'
     except (FileNotFoundError, KeyError):
         # Plans with their own servers do not need an instance.

@@ -290,7 +290,10 @@ class Manager(manager.Manager):
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""
-        if self._unchecked_requests.refuse(instance_id, 'BUILDING', 'the rebuild'):
+        requests = self._unchecked_requests
+        if requests.refuse_if_changing(instance_id, 'BUILDING', 'the rebuild'):
+            return
+        if requests.refuse(instance_id, 'BUILDING', 'the rebuild'):
             return
         if not self._replacement_requests.rebuild(instance_id, image_id):
             super().rebuild(context, instance_id, image_id)

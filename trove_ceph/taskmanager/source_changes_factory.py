@@ -25,7 +25,7 @@ from trove_ceph.taskmanager import (
     volume_fence,
 )
 from trove_ceph.tiers import tiers_file
-from trove_ceph.trove_adapter import nova, replication_rows
+from trove_ceph.trove_adapter import nova, replaced_instance, replication_rows
 
 
 def make_source_requests(
@@ -55,7 +55,9 @@ def make_unchecked_requests() -> unchecked_requests.UncheckedRequests:
     )
     rows = replication_rows.ReplicationRows(find_task=tasks.find)
     marks = source_marks.SourceMarkStore()
-    return unchecked_requests.UncheckedRequests(rows, tasks.find, marks.find)
+    return unchecked_requests.UncheckedRequests(
+        rows, tasks.find, marks.find, replaced_instance.find_source_change
+    )
 
 
 def make_source_changes(

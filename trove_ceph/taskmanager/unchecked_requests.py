@@ -11,6 +11,7 @@ from typing import Protocol
 
 from oslo_log import log as logging
 
+from trove_ceph import waiting
 from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.replication.source_dependencies import Member, task_at_rest
 
@@ -19,6 +20,9 @@ LOG = logging.getLogger(__name__)
 _UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
 _OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
 _REPLACED = 'is getting another server or volume'
+#: How long a request waits for the end of a promotion, an ejection or a detachment.
+_CHANGE_SEC = 300
+_POLL_SEC = 1
 _UNFINISHED = 'has become the source, and does not answer yet'
 
 
@@ -36,6 +40,9 @@ class UncheckedRequests:
     :param find_task: returns the name of the task of an operation of this package on an instance;
         None: there is none
     :param find_mark: returns what a change of its source has left to do on an instance
+    :param find_change: returns the change of a source that works on an instance, and the name of
+        its task; None: there is none
+    :param start_wait: returns the deadline of a wait of so many seconds
     """
 
     def __init__(
@@ -43,10 +50,14 @@ class UncheckedRequests:
         rows: Rows,
         find_task: Callable[[str], str | None],
         find_mark: Callable[[str], SourceMark | None],
+        find_change: Callable[[str], tuple[str, str] | None],
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
     ):
         self._rows = rows
         self._find_task = find_task
         self._find_mark = find_mark
+        self._find_change = find_change
+        self._start_wait = start_wait
 
     def refuse(self, instance_id: str, task: str, what: str) -> bool:
         """Refuse a request if an operation is under way, and give the task of that back.
@@ -65,6 +76,31 @@ class UncheckedRequests:
         LOG.warning('Instance %s: %s', instance_id, reason)
         self._rows.add_fault(instance_id, reason)
         return True
+
+    def refuse_if_changing(self, instance_id: str, task: str, what: str) -> bool:
+        """Wait while an instance becomes a source, is ejected or detached, or its source is.
+
+        A server that Nova starts anew meanwhile could accept writes beside the new source. Refuse
+        the request if the change does not end, and give its task back.
+
+        :param task: the name of the task of the request
+        :param what: was requested, as the tenant reads it
+        :returns: whether it is refused, with the reason as a fault
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        if self._find_change(instance_id) is None:
+            return False
+        deadline = self._start_wait(_CHANGE_SEC)
+        while (found := self._find_change(instance_id)) is not None:
+            if not deadline.pause(_POLL_SEC):
+                change, own = found
+                self._rows.replace_task(instance_id, (task,), own)
+                why = change if change.startswith('its ') else f'the instance {change}'
+                reason = f'{what} was refused, since {why}; repeat the request when that has ended'
+                LOG.warning('Instance %s: %s', instance_id, reason)
+                self._rows.add_fault(instance_id, reason)
+                return True
+        return False
 
     @contextlib.contextmanager
     def updating_access(self, instance_id: str) -> Iterator[None]:

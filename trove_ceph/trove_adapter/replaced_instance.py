@@ -228,6 +228,28 @@ def _find_status(instance_id: str | None) -> Any:
     return next(iter(found), None)
 
 
+def find_source_change(instance_id: str) -> tuple[str, str] | None:
+    """Return what :attr:`.InstanceFacts.source_change` says, and the name of the task of that.
+
+    :returns: None: no operation works on the instance, or it is deleted
+    """
+    with _translated(f'instance {instance_id}: reading it'):
+        row = trove_db.find_row(instance_models.DBInstance, instance_id)
+        if row is None or row.deleted:
+            return None
+        replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
+        change = _find_source_change(row, replicas, None)
+    if change is None:
+        return None
+    tasks = {
+        _SOURCE_CHANGES[Role.EJECT_SOURCE]: 'EJECTING',
+        _SOURCE_CHANGES[Role.DETACH_REPLICA]: 'DETACHING',
+    }
+    return change, next(
+        (task for text, task in tasks.items() if change.endswith(text)), 'PROMOTING'
+    )
+
+
 def _find_source_change(row: Any, replicas: Collection[Any], mark: SourceMark | None) -> str | None:
     """Return what :attr:`.InstanceFacts.source_change` says.
 

@@ -138,12 +138,18 @@ class BenchTest(InstrumentsTestCase):
         )
 
     def test_plan_measures_the_first_database(self):
-        report = {'instance': {'id': 'i-1'}, 'placement': {'pool': 'p', 'image': 'volume-1'}}
+        report = {
+            'instance': {'id': 'i-1', 'name': 'first-database'},
+            'placement': {'pool': 'p', 'image': 'volume-1'},
+        }
         self.write('report.json', json.dumps(report))
-        _, run = self.run_bench('--as', 'tenant')
-        self.assertEqual('tenant', run['environment']['OS_USERNAME'])
-        self.assertEqual('i-1', run['environment']['BENCH_INSTANCE'])
-        self.assertEqual('p/volume-1', run['environment']['BENCH_INSTANCE_IMAGE'])
+        # An administrator does not find the instance of a tenant by its name. The id is another one
+        # in each lab, and a run could not be resumed there.
+        for identity, instance in (('tenant', 'first-database'), ('admin', 'i-1')):
+            _, run = self.run_bench('--as', identity)
+            self.assertEqual(identity, run['environment']['OS_USERNAME'])
+            self.assertEqual(instance, run['environment']['BENCH_INSTANCE'])
+            self.assertEqual('p/volume-1', run['environment']['BENCH_INSTANCE_IMAGE'])
 
     def test_finds_files_from_the_users_directory(self):
         plan = self.directory / 'mine.yaml'

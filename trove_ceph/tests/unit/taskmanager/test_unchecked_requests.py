@@ -10,6 +10,7 @@ from trove.common import cfg as trove_cfg
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
+from trove_ceph import waiting
 from trove_ceph.db import claims, instance_operations, replacements, source_marks
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replacement_states import Event
@@ -194,6 +195,66 @@ class UncheckedRequestsTest(base.BaseTestCase):
             self.operations.finish(claim)
             self.assertEqual(([], task), (self.calls, self.task()))
             self.assertIn(reason, self.fault())
+
+    def promote_a_replica(self):
+        """Have a replica of the instance promoted; return the claim on it."""
+        replica = trove_database.add_instance(
+            'project', 'volume-of-replica', slave_of_id=self.instance.id
+        )
+        claim = self.operations.begin(Role.PROMOTE_REPLICA, replica.id, WORKER)
+        self.addCleanup(self.operations.finish, claim)
+        return claim
+
+    def rebuild(self, sleep):
+        """Request a rebuild, as Trove's API does.
+
+        :param sleep: is called instead of each pause, with its seconds
+        """
+        self.now = 0.0
+
+        def pause(seconds):
+            self.now += seconds
+            sleep()
+
+        self.manager._unchecked_requests._start_wait = lambda seconds: waiting.Deadline(
+            seconds, lambda: self.now, pause
+        )
+        self.set_task(InstanceTasks.BUILDING)
+        self.manager.rebuild(None, self.instance.id, 'image')
+
+    def test_rebuild_waits_for_the_end_of_a_promotion(self):
+        """The new server could accept writes beside the new source."""
+        claim = self.promote_a_replica()
+
+        def end():
+            self.assertEqual([], self.calls)
+            self.operations.finish(claim)
+
+        self.rebuild(end)
+        self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
+        self.assertIsNone(self.fault())
+
+    def test_rebuild_is_refused_if_a_promotion_does_not_end(self):
+        self.promote_a_replica()
+        self.rebuild(lambda: None)
+        self.assertEqual(([], InstanceTasks.PROMOTING), (self.calls, self.task()))
+        self.assertIn('the rebuild was refused, since its replica', self.fault())
+        self.assertLess(299, self.now)
+
+    def test_rebuild_of_what_is_ejected_meanwhile(self):
+        marks = source_marks.SourceMarkStore()
+        self.addCleanup(marks.remove, self.instance.id)
+        trove_database.add_instance('project', 'volume-of-replica', slave_of_id=self.instance.id)
+        claim = self.operations.begin(Role.EJECT_SOURCE, self.instance.id, WORKER)
+        self.addCleanup(self.operations.finish, claim)
+
+        def end():
+            self.operations.finish(claim)
+            marks.set(self.instance.id, SourceMark.EJECTED)
+
+        self.rebuild(end)
+        self.assertEqual(([], InstanceTasks.EJECTION_ERROR), (self.calls, self.task()))
+        self.assertIn('was ejected', self.fault())
 
     def test_rebuild_is_refused_during_a_replacement(self):
         """Trove would rebuild a server that is being deleted."""

@@ -151,7 +151,8 @@ class ReplacementPorts:
         """
         if CONF.management_security_groups:
             return list(CONF.management_security_groups)
-        found = self._list_management(name) or list(self._show(port_ids))
+        found: Sequence[Mapping[str, Any]] = self._list_management(name)
+        found = found or list(self._show(port_ids))
         return sorted({group for port in found for group in port['security_groups']})
 
     def _show(self, port_ids: Collection[str]) -> Iterator[Mapping[str, Any]]:

@@ -30,13 +30,11 @@ class GuestStatesTest(base.BaseTestCase):
                 )
                 self.assertIn(f'a warm guest in state "{start}": does not allow', str(error))
 
-    def test_guest_that_was_claimed_never_becomes_ready_again(self):
-        reached = {GuestState.CLAIMED}
+    def test_guest_that_was_bound_never_becomes_ready_again(self):
+        reached = {GuestState.BOUND}
         for _ in GuestState:
             reached |= {end for start, _event, end in TRANSITIONS if start in reached - {ABSENT}}
-        self.assertEqual(
-            {GuestState.CLAIMED, GuestState.BOUND, GuestState.RETIRED, ABSENT}, reached
-        )
+        self.assertEqual({GuestState.BOUND, GuestState.RETIRED, ABSENT}, reached)
 
     def test_guest_can_be_retired_in_any_state(self):
         for state in GuestState:
@@ -63,6 +61,7 @@ class StateWritesTest(guest_helpers.GuestStoreTestCase):
             Event.KEEP_WARM: self.store.keep_warm,
             Event.MAKE_HOT: self.store.mark_hot,
             Event.CLAIM: self.claim_it,
+            Event.RELEASE: lambda one: self.store.release(one, 'instance'),
             Event.BIND: lambda one: self.store.mark_bound(one, 'instance'),
             Event.RETIRE: lambda one: self.store.retire(one, 'why'),
             Event.DELETE: self.store.delete,

@@ -31,8 +31,8 @@ LOG = logging.getLogger(__name__)
 #: Nova kills a guest that has not ended a minute after it was told to. Its host may be down longer.
 _OFF_SPACING_SEC = 60
 #: For so long after the ejection, a request that Trove's taskmanager had begun before may still
-#: end: a restart of MySQL, a reboot, or a change of the flavor. Trove then sets no task, whatever it
-#: is.
+#: end: a restart of MySQL, a reboot, or a change of the flavor. Trove then ends the task, whatever
+#: it is.
 _OTHERS_END_SEC = 3600
 
 

@@ -124,6 +124,7 @@ class ReplicationTest(replication_servers.ReplicationTestCase):
         self._check_equal(self.source, self.replica)
         # The users of replicas are those of the present ones.
         read_only.become_writable(self.source)
+        self.strategy.get_replica_context(self.source, None)
         self.strategy.drop_users(self.source, [REPLICA_ID])
         users = self.source.query("SELECT User FROM mysql.user WHERE User LIKE 'slave%'")
         self.assertEqual((('slave_0123456789',),), users)

@@ -58,6 +58,8 @@ class App:
         self.variables = {}
         self.status = {}
         self.users = []
+        # The users of the connected replicas.
+        self.connected = []
         self.closed = 0
 
     def open_connection(self, timeout_sec):
@@ -130,6 +132,14 @@ class App:
             ("SHOW GLOBAL STATUS LIKE 'Uptime'", [('Uptime', '60')]),
             ('SHOW GLOBAL STATUS', list(self.status.items())),
             ('SELECT User', [(user,) for user in self.users]),
+            (
+                'SHOW PROCESSLIST',
+                [(9, 'os_admin', 'localhost', None, 'Sleep', 5, '', None)]
+                + [
+                    (1, user, '192.0.2.7:1', None, 'Binlog Dump GTID', 9, '', None)
+                    for user in self.connected
+                ],
+            ),
             ('SELECT WAIT_FOR_EXECUTED_GTID_SET', [(1 - self.is_applied,)]),
         ):
             if statement.startswith(beginning):

@@ -270,6 +270,8 @@ class SourceTest(ReplicationTestCase):
     def test_name_without_a_replica_is_random(self):
         names = {replication_user.name_of(None) for _ in range(2)}
         self.assertEqual(2, len(names))
+        for name in names:
+            self.assertEqual(name, mysql_models.MySQLUser(name=name).name)
         self.assertRaises(ValueError, replication_user.name_of, "x' OR 1")
 
     def test_trove_lists_users_with_such_a_name(self):
@@ -289,6 +291,14 @@ class SourceTest(ReplicationTestCase):
         self.strategy.drop_users(self.app, [REPLICA_ID])
         dropped = [given for _, given in self.app.executed('DROP')]
         self.assertEqual([('slave_ffffffffff',)], dropped)
+
+    def test_user_of_a_replica_that_trove_has_attached_stays_while_it_is_connected(self):
+        """After a rebuild, Trove does not tell which replica it attaches."""
+        self.app.users = [replication_user.name_of(None) for _ in range(2)]
+        self.app.connected = self.app.users[:1]
+        self.strategy.drop_users(self.app, [REPLICA_ID])
+        dropped = [given for _, given in self.app.executed('DROP')]
+        self.assertEqual([(self.app.users[1],)], dropped)
 
     def test_account_statements_that_wait_for_a_lock(self):
         """They must not be executed after the agent has given up."""

@@ -14,9 +14,9 @@ from trove_ceph_bench import model
 
 #: If neither the plan nor the workload names a number.
 DEFAULT_THREADS = 16
-#: Costs of an operation besides its time: space occupied, bytes transferred, the bytes that had
-#: changed in the data it copied, the longest time for which nobody could read from the server, and
-#: acknowledged commits that are lost.
+#: Costs of an operation besides its time: the space that it occupies; the bytes that it moves; the
+#: bytes that had changed in the data that it copies; for how long the server answers no reads; how
+#: many acknowledged commits it loses.
 COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes', 'out_of_service_ms', 'lost_commits')
 
 

@@ -158,17 +158,17 @@ class ReplicaStore:
     @retry_on_deadlock
     def observe(
         self,
-        instance_id: str,
+        before: ReplicaRecord,
         observation: Observation,
         source_seen_at: datetime.datetime | None = None,
-        before: ReplicaRecord | None = None,
     ) -> None:
         """Write what a look at a replica has found; do nothing if it has no row.
 
+        Nothing is written if it has another source by now. A surplus that was noted meanwhile
+        stays.
+
+        :param before: the record from which the look began
         :param source_seen_at: when the look began, if its source answered; None: it did not
-        :param before: the record from which the look began. Nothing is written if the replica has
-            another source by now, and a surplus that was noted meanwhile stays. None: it is not
-            known
         """
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
@@ -178,15 +178,15 @@ class ReplicaStore:
             }
             if source_seen_at is not None:
                 values['source_seen_at'] = source_seen_at
-            found = [_Row.instance_id == instance_id]
-            if before is not None:
-                found.append(_Row.source_id == before.source_id)
-                session.execute(
-                    sa.update(_Row)
-                    .where(*found, claims.is_value(_Row.has_surplus, before.has_surplus))
-                    .values(has_surplus=values.pop('has_surplus'))
-                )
-            session.execute(sa.update(_Row).where(*found).values(**values, observed_at=now))
+            is_unchanged = claims.is_value(_Row.has_surplus, before.has_surplus)
+            values['has_surplus'] = sa.case(
+                (is_unchanged, values['has_surplus']), else_=_Row.has_surplus
+            )
+            session.execute(
+                sa.update(_Row)
+                .where(_Row.instance_id == before.instance_id, _Row.source_id == before.source_id)
+                .values(**values, observed_at=now)
+            )
 
     @retry_on_deadlock
     def note_stopped(self, instance_id: str) -> None:

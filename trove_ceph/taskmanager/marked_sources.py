@@ -107,12 +107,12 @@ class MarkedSources:
     def _keep_off(self, deps: SourceDependencies, member: Member) -> None:
         """Cut off an ejected source that runs, and have its server powered off."""
         instance_id = member.instance_id
-        age_sec = deps.marks.age_sec(instance_id)
-        if member.task == 'NONE' and age_sec is not None and age_sec < _OTHERS_END_SEC:
-            LOG.warning('Instance %s: was ejected, and gets its task back', instance_id)
-            deps.rows.replace_task(instance_id, ['NONE'], EJECTION_ERROR)
-            return
         if member.task == 'NONE':
+            age_sec = deps.marks.age_sec(instance_id)
+            if age_sec is not None and age_sec < _OTHERS_END_SEC:
+                LOG.warning('Instance %s: was ejected, and gets its task back', instance_id)
+                deps.rows.replace_task(instance_id, ['NONE'], EJECTION_ERROR)
+                return
             # Twice, since Trove ends a change of the access rules without a task.
             if instance_id not in self._reset:
                 self._reset.add(instance_id)

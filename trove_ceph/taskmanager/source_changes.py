@@ -30,6 +30,7 @@ from trove_ceph.db import claims
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.backup import tenant_errors
+from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replication import fitness, group, left_replicas, new_source
 from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection, give_up
@@ -179,9 +180,7 @@ class SourceChanges:
         """
         source = self._deps.rows.find(source_id)
         # One that is ejected has a task until its tenant gives it another server.
-        if source is None or source.source_id is not None:
-            return
-        if source.task not in ('NONE', 'RESTART_REQUIRED'):
+        if source is None or source.source_id is not None or source.task not in rules.IDLE_TASKS:
             return
         if self._store.find_role(source_id) is None and self._deps.find_task(source_id) is None:
             self.follow_again(source_id)

@@ -23,6 +23,7 @@ _REPLACED = 'is getting another server or volume'
 #: How long a request waits for the end of a promotion, an ejection or a detachment.
 _CHANGE_SEC = 300
 _POLL_SEC = 1
+_REPEAT = 'repeat the request when that has ended'
 _UNFINISHED = 'has become the source, and does not answer yet'
 
 
@@ -72,9 +73,7 @@ class UncheckedRequests:
             return False
         # Trove would end the request without a task, so that an ejected source could be revived.
         self._rows.replace_task(instance_id, (task,), own or task_at_rest(mark))
-        reason = f'{what} was refused, since the instance {_describe(own, mark)}'
-        LOG.warning('Instance %s: %s', instance_id, reason)
-        self._rows.add_fault(instance_id, reason)
+        self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
         return True
 
     def refuse_if_changing(self, instance_id: str, task: str, what: str) -> bool:
@@ -88,19 +87,19 @@ class UncheckedRequests:
         :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
-        if self._find_change(instance_id) is None:
-            return False
         deadline = self._start_wait(_CHANGE_SEC)
         while (found := self._find_change(instance_id)) is not None:
             if not deadline.pause(_POLL_SEC):
                 change, own = found
                 self._rows.replace_task(instance_id, (task,), own)
                 why = change if change.startswith('its ') else f'the instance {change}'
-                reason = f'{what} was refused, since {why}; repeat the request when that has ended'
-                LOG.warning('Instance %s: %s', instance_id, reason)
-                self._rows.add_fault(instance_id, reason)
+                self._tell(instance_id, f'{what} was refused, since {why}; {_REPEAT}')
                 return True
         return False
+
+    def _tell(self, instance_id: str, reason: str) -> None:
+        LOG.warning('Instance %s: %s', instance_id, reason)
+        self._rows.add_fault(instance_id, reason)
 
     @contextlib.contextmanager
     def updating_access(self, instance_id: str) -> Iterator[None]:
@@ -139,4 +138,4 @@ def _describe(own: str | None, mark: SourceMark | None) -> str:
     if own is None and mark is SourceMark.EJECTED:
         return 'was ejected'
     why = _UNFINISHED if own is None else _OPERATIONS.get(own, _REPLACED)
-    return f'{why}; repeat the request when that has ended'
+    return f'{why}; {_REPEAT}'

@@ -45,10 +45,11 @@ _STATUSES = sa.table(
     *map(sa.column, ('instance_id', 'status_id', 'status_description', 'updated_at')),
 )
 #: Operations on an instance that may change which server accepts writes.
+#: What changes an instance, and the name of the task that Trove's API sets for it.
 _SOURCE_CHANGES = {
-    Role.PROMOTE_REPLICA: 'is being promoted',
-    Role.EJECT_SOURCE: 'is being ejected',
-    Role.DETACH_REPLICA: 'is being detached',
+    Role.PROMOTE_REPLICA: ('is being promoted', 'PROMOTING'),
+    Role.EJECT_SOURCE: ('is being ejected', 'EJECTING'),
+    Role.DETACH_REPLICA: ('is being detached', 'DETACHING'),
 }
 #: The conductor's times of the last message of each agent, by the clocks of their guests.
 _LAST_SEEN = sa.table('conductor_lastseen', *map(sa.column, ('instance_id', 'method_name')))
@@ -194,6 +195,10 @@ def _facts(row: Any) -> InstanceFacts:
     backup = backup_models.Backup.running(row.id)
     replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
     task, mark = trove_db.task_name(row.task_status.code), SourceMarkStore().find(row.id)
+    change, _task = _find_source_change(row, replicas) or (None, None)
+    if mark is SourceMark.UNFINISHED_PROMOTION:
+        # On another server it would accept writes, even if it lacks some of its former source.
+        change = 'has become the source while its guest agent was silent'
     return InstanceFacts(
         instance_id=row.id,
         project_id=row.tenant_id,
@@ -210,7 +215,7 @@ def _facts(row: Any) -> InstanceFacts:
         source_id=row.slave_of_id,
         source_status=None if source_status is None else _name_of(source_status.status),
         source_seen_at=None if source_status is None else source_status.updated_at,
-        source_change=_find_source_change(row, replicas, mark),
+        source_change=change,
         is_unfinished_source=mark is SourceMark.UNFINISHED_EJECTION and task == EJECTION_ERROR,
         is_being_cloned=any(
             one.task_status == InstanceTasks.BUILDING and one.volume_id is None for one in replicas
@@ -229,38 +234,26 @@ def _find_status(instance_id: str | None) -> Any:
 
 
 def find_source_change(instance_id: str) -> tuple[str, str] | None:
-    """Return what :attr:`.InstanceFacts.source_change` says, and the name of the task of that.
+    """Return the change of a source that works on an instance, and the name of its task.
 
-    :returns: None: no operation works on the instance, or it is deleted
+    :returns: None: there is none, or the instance is deleted
     """
     with _translated(f'instance {instance_id}: reading it'):
         row = trove_db.find_row(instance_models.DBInstance, instance_id)
         if row is None or row.deleted:
             return None
         replicas = list(instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False))
-        change = _find_source_change(row, replicas, None)
-    if change is None:
-        return None
-    tasks = {
-        _SOURCE_CHANGES[Role.EJECT_SOURCE]: 'EJECTING',
-        _SOURCE_CHANGES[Role.DETACH_REPLICA]: 'DETACHING',
-    }
-    return change, next(
-        (task for text, task in tasks.items() if change.endswith(text)), 'PROMOTING'
-    )
+        return _find_source_change(row, replicas)
 
 
-def _find_source_change(row: Any, replicas: Collection[Any], mark: SourceMark | None) -> str | None:
-    """Return what :attr:`.InstanceFacts.source_change` says.
+def _find_source_change(row: Any, replicas: Collection[Any]) -> tuple[str, str] | None:
+    """Return what an operation changes, and the name of its task; None: there is none.
 
     Trove's task of the instance excludes the same operations, unless something has reset it. The
     row of a source alone, with the role CHANGE_SOURCE, hinders nothing: either a replica is being
     detached, which concerns that one, or a promotion has ended, and the source accepts writes again
     as soon as it answers. The role TAKE_OVER belongs to the failover of the source itself.
     """
-    if mark is SourceMark.UNFINISHED_PROMOTION:
-        # On another server it would accept writes, even if it lacks some of its former source.
-        return 'has become the source while its guest agent was silent'
     source_id, replica_ids = row.slave_of_id, [one.id for one in replicas]
     if source_id is None and not replica_ids:
         return None
@@ -271,10 +264,10 @@ def _find_source_change(row: Any, replicas: Collection[Any], mark: SourceMark | 
     if own is not None and own in _SOURCE_CHANGES:
         return _SOURCE_CHANGES[own]
     if roles.get(source_id) in (Role.EJECT_SOURCE, Role.TAKE_OVER):
-        return f'its source {source_id} is being ejected'
+        return f'its source {source_id} is being ejected', 'EJECTING'
     # The replica may accept writes already, so that this instance must not.
     promoted = [one for one in replica_ids if roles.get(one) is Role.PROMOTE_REPLICA]
-    return f'its replica {promoted[0]} is being promoted' if promoted else None
+    return (f'its replica {promoted[0]} is being promoted', 'PROMOTING') if promoted else None
 
 
 def _name_of(status: ServiceStatus) -> str:

@@ -68,14 +68,8 @@ class ReplacementPorts:
 
     def find_gone(self, port_ids: Collection[str]) -> Sequence[str]:
         """Return those of some ports that do not exist any more."""
-        gone = []
-        for port_id in port_ids:
-            with _translated(f'port {port_id}: looking for it'):
-                try:
-                    self._client.show_port(port_id)
-                except neutron_exceptions.NotFound:
-                    gone.append(port_id)
-        return gone
+        found = {port['id'] for port in self._show(port_ids)}
+        return [port_id for port_id in port_ids if port_id not in found]
 
     def create_management_port(self, record: ReplacementRecord) -> str:
         """Return the management port of the server that is booted for a replacement; idempotent.
@@ -86,7 +80,7 @@ class ReplacementPorts:
         """
         for port_id in self.find_created(record):
             return port_id
-        port: dict[str, Any] = _management_port(record.instance_id) | {
+        port: dict[str, Any] = management_port(record.instance_id) | {
             'description': _description(record),
             'network_id': str(CONF.management_networks[-1]),
         }
@@ -115,7 +109,7 @@ class ReplacementPorts:
     def find_created(self, record: ReplacementRecord) -> Sequence[str]:
         """Return the ports that :meth:`create_management_port` has created for a replacement."""
         with _translated(f'{record}: finding its management port'):
-            found = self._list_management(_management_port(record.instance_id)['name'])
+            found = self._list_management(management_port(record.instance_id)['name'])
         return sorted(port['id'] for port in found if port['description'] == _description(record))
 
     def take_guest_port(
@@ -126,7 +120,7 @@ class ReplacementPorts:
         :param instance_port_ids: the other ports of the instance
         :raises ServiceUnavailableError: Neutron refused, or does not answer
         """
-        changes = _management_port(instance_id)
+        changes = management_port(instance_id)
         with _translated(f'port {port_id}: renaming it for instance {instance_id}'):
             groups = self._management_groups(changes['name'], instance_port_ids)
             if groups:
@@ -158,12 +152,15 @@ class ReplacementPorts:
     def _show(self, port_ids: Collection[str]) -> Iterator[Mapping[str, Any]]:
         """Yield those of some ports that exist."""
         for port_id in port_ids:
-            with contextlib.suppress(neutron_exceptions.NotFound):
+            with (
+                _translated(f'port {port_id}: looking for it'),
+                contextlib.suppress(neutron_exceptions.NotFound),
+            ):
                 yield self._client.show_port(port_id)['port']
 
     def _list_unbound(self, record: ReplacementRecord) -> list[dict[str, Any]]:
         """Return the ports that Trove has created for an instance and that no server has."""
-        found = self._client.list_ports(name=_management_port(record.instance_id)['name'])['ports']
+        found = self._client.list_ports(name=management_port(record.instance_id)['name'])['ports']
         # Other tenants can give a port this name, but not in the management network.
         projects = {port['project_id'] for port in found if _is_management(port)}
         projects.add(record.project_id)
@@ -182,8 +179,11 @@ def _is_management(port: Mapping[str, Any]) -> bool:
     return port['network_id'] in CONF.management_networks
 
 
-def _management_port(instance_id: str) -> dict[str, Any]:
-    # Trove finds the ports of an instance by this name when it deletes the instance.
+def management_port(instance_id: str) -> dict[str, Any]:
+    """Return how Trove describes the management port of an instance.
+
+    It finds the ports of an instance by this name when it deletes the instance.
+    """
     return {
         'name': f'trove-{instance_id}',
         'description': f'Management port for trove instance {instance_id}',

@@ -15,7 +15,7 @@ from trove.taskmanager import models
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.strategies.guests import bind
-from trove_ceph.trove_adapter import guest_config, server_description
+from trove_ceph.trove_adapter import guest_config, replacement_ports, server_description
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -176,12 +176,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
 
     def _take_port(self, guest: GuestRecord) -> None:
         """Make the management port of a guest that of the instance."""
-        # Trove finds the ports of an instance by this name when it deletes the instance.
-        changes = {
-            'name': f'trove-{self.id}',
-            'description': f'Management port for trove instance {self.id}',
-            'security_groups': self._management_security_groups,
-        }
+        groups = {'security_groups': self._management_security_groups}
+        changes = replacement_ports.management_port(self.id) | groups
         try:
             self.neutron_client.update_port(guest.port_id, {'port': changes})
         except Exception:

@@ -12,6 +12,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db.source_marks import SourceMark
+from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replication import group, left_replicas
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
@@ -57,7 +58,7 @@ def finish(deps: SourceDependencies, member: Member, mark: SourceMark) -> None:
     # An ejection of it that was refused may have given it another one of the two.
     deps.rows.replace_task(instance_id, [EJECTION_ERROR, PROMOTION_ERROR], 'NONE')
     now = deps.rows.find(instance_id)
-    if now is None or now.task not in ('NONE', 'RESTART_REQUIRED'):
+    if now is None or now.task not in rules.IDLE_TASKS:
         # An operation that has begun meanwhile gives the former task back.
         raise exceptions.OperationUnfinishedError(
             f'source {instance_id}: accepts writes, and has another task'

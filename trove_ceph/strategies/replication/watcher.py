@@ -154,10 +154,9 @@ class Watcher:
             found = observation.look(deps, self._look_memory, group)
             for one in found.replicas:
                 deps.store.observe(
-                    one.record.instance_id,
+                    one.record,
                     observation.observe(one, found.source),
                     None if found.source is None else began_at,
-                    one.record,
                 )
             timeout_ms = deps.settings.semi_sync_timeout_ms
             semi_sync.apply(deps.agents, found, is_semi_sync, timeout_ms)

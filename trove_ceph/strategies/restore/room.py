@@ -31,7 +31,7 @@ def check_room(
     :param size_gib: of each volume
     :param count: how many
     :param kept_free: the part of each pool that must be free, from 0 to 1
-    :raises NoSpaceError: a pool that would have their data or headers is full
+    :raises NoSpaceError: a pool that would have their data or headers is full, or less is free
     :raises QuotaExceededError: Cinder's quota does not allow the volumes
     """
     for pool in deps.pools_of(backend.pool):

@@ -299,7 +299,8 @@ class ReprovisionTest(ReplicationTest):
         shown = self.show(broken)
         self.assertEqual(('following', None), (shown['state'], shown['replicating']))
         self.assertIn('looked at within a minute', shown['problem'])
-        self.world.replicas.observe(broken.id, replica_record.Observation(**FOLLOWING))
+        found = replica_record.Observation(**FOLLOWING)
+        self.world.replicas.observe(self.world.replicas.find(broken.id), found)
         shown = self.show(broken)
         self.assertEqual((True, None), (shown['replicating'], shown['problem']))
 

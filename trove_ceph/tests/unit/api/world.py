@@ -169,7 +169,8 @@ class World(fixtures.Fixture):
             replica.id, replica.tenant_id, source.id, replica.volume_id, cloned_at=self.now
         )
         if observed:
-            self.replicas.observe(replica.id, replica_record.Observation(**observed))
+            found = replica_record.Observation(**observed)
+            self.replicas.observe(self.replicas.find(replica.id), found)
         return replica
 
     def reprovision(self, replica, *events, **values):

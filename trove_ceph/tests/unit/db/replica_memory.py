@@ -41,10 +41,9 @@ class MemoryStore:
         )
         return self._records.setdefault(instance_id, record)
 
-    def observe(self, instance_id, observation, source_seen_at=None, before=None):
+    def observe(self, before, observation, source_seen_at=None):
         values = {'source_seen_at': source_seen_at} if source_seen_at else {}
-        assert before is None, 'only the watch gives it'
-        self._set(instance_id, **vars(observation), **values, observed_at=self.now())
+        self._set(before.instance_id, **vars(observation), **values, observed_at=self.now())
 
     def request(self, instance_id, requested_by, reason):
         record = self._records[instance_id]

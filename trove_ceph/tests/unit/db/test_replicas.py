@@ -65,26 +65,26 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.add('r')
         found = Observation(True, 1.5, 7, '', 'u:1-9', None, 2**40, 3)
         self.now += HOUR
-        self.store.observe('r', found)
+        self.store.observe(self.store.find('r'), found)
         record = self.store.find('r')
         self.assertEqual(self.now, record.observed_at)
         for field in dataclasses.fields(Observation):
             self.assertEqual(getattr(found, field.name), getattr(record, field.name), field.name)
-        self.store.observe('gone', found)
+        self.store.observe(dataclasses.replace(record, instance_id='gone'), found)
         self.assertIsNone(self.store.find('gone'))
 
     def test_when_a_source_was_seen_last_is_kept(self):
         self.add('r')
         seen_at = self.now
-        self.store.observe('r', Observation(), seen_at)
+        self.store.observe(self.store.find('r'), Observation(), seen_at)
         self.now += HOUR
-        self.store.observe('r', Observation())
+        self.store.observe(self.store.find('r'), Observation())
         self.assertEqual(seen_at, self.store.find('r').source_seen_at)
 
     def test_when_a_new_source_was_seen_last_is_not_known(self):
         for replica_id in ('r', 's'):
             self.add(replica_id)
-            self.store.observe(replica_id, Observation(), self.now)
+            self.store.observe(self.store.find(replica_id), Observation(), self.now)
         self.store.promote(self.store.find('r').source_id, 'r', keeps_source=False)
         self.assertIsNone(self.store.find('s').source_seen_at)
 
@@ -100,7 +100,7 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_an_observation_does_not_disturb_a_reprovisioning(self):
         _record, claim = self.make('r', ReplicaState.CLONING)
-        self.store.observe('r', Observation(False))
+        self.store.observe(self.store.find('r'), Observation(False))
         self.assertIs(ReplicaState.EXCHANGING, self.store.advance(claim, Event.EXCHANGE).state)
 
     def test_removal_is_idempotent(self):
@@ -125,7 +125,7 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
         self.add('r')
         self.store.note_surplus('r')
         self.assertIs(True, self.store.find('r').has_surplus)
-        self.store.observe('r', Observation(has_surplus=False))
+        self.store.observe(self.store.find('r'), Observation(has_surplus=False))
         self.assertIs(False, self.store.find('r').has_surplus)
 
     def test_a_look_does_not_overwrite_what_was_noted_meanwhile(self):
@@ -133,18 +133,18 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
             name = f'r-{seen}'
             before = self.add(name)
             self.store.note_surplus(name)
-            self.store.observe(name, Observation(own_bytes=7, has_surplus=seen), before=before)
+            self.store.observe(before, Observation(own_bytes=7, has_surplus=seen))
             found = self.store.find(name)
             self.assertEqual((True, 7), (found.has_surplus, found.own_bytes))
             # The next look knows of it.
-            self.store.observe(name, Observation(has_surplus=seen), before=found)
+            self.store.observe(found, Observation(has_surplus=seen))
             self.assertIs(seen, self.store.find(name).has_surplus)
 
     def test_a_look_at_another_source_is_not_written(self):
         before = self.add('r')
         self.store.promote(before.source_id, 'another', keeps_source=False)
         observation = Observation(own_bytes=7, source_executed='u:1-9')
-        self.store.observe('r', observation, self.now, before=before)
+        self.store.observe(before, observation, self.now)
         found = self.store.find('r')
         self.assertEqual(
             ('another', None, None), (found.source_id, found.own_bytes, found.source_seen_at)
@@ -305,7 +305,7 @@ class AdoptTest(replica_helpers.ReplicaStoreTestCase):
 
     def test_when_another_source_was_seen_last_is_not_known(self):
         self.add('r', 'old source')
-        self.store.observe('r', Observation(), self.now)
+        self.store.observe(self.store.find('r'), Observation(), self.now)
         self.trove.set('r', slave_of_id='source')
         self.assertIsNone(self.adopt().source_seen_at)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replacement of a server: what is refused, what goes wrong, and what is waited for."""
 
-import math
-
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -196,27 +194,6 @@ class FailoverTest(ReplacementTestCase):
             ],
             [one for one in shown if one is not None],
         )
-
-    def test_no_port_is_left_but_that_of_the_old_server(self):
-        world = self.make_world()
-        world.most_ports = len(world.ports)
-        _record, error = world.finish()
-        self.assertIsNone(error)
-        world.check_completed()
-
-    def test_no_port_is_left(self):
-        world = self.make_world()
-        world.most_ports = 0
-        for _ in range(5):
-            try:
-                world.attempt().run()
-            except exceptions.TroveCephError:
-                world.check_always()
-        self.assertIs(ReplacementState.MOVING, world.record().state)
-        self.assertIn('has no room for its server', world.record().error)
-        world.most_ports = math.inf
-        world.finish()
-        world.check_completed()
 
 
 class ResizeTest(ReplacementTestCase):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two workers at once, a service that is down, and an instance that is deleted, at any moment."""
+"""Two workers at once, a service that is down, a deletion at any moment, and no port left."""
 
 import contextlib
 import functools
 import itertools
+import math
 
 from oslotest import base
 
@@ -291,3 +292,28 @@ class ServiceDownTest(base.BaseTestCase):
             world.check_serves(OLD)
         else:
             world.check_completed()
+
+
+class NoPortTest(base.BaseTestCase):
+    """Neutron has no other port for the server that Nova is to boot."""
+
+    def test_no_port_is_left_but_that_of_the_old_server(self):
+        world = replacement_world.World()
+        world.most_ports = len(world.ports)
+        _record, error = world.finish()
+        self.assertIsNone(error)
+        world.check_completed()
+
+    def test_no_port_is_left(self):
+        world = replacement_world.World()
+        world.most_ports = 0
+        for _ in range(5):
+            try:
+                world.attempt().run()
+            except exceptions.TroveCephError:
+                world.check_always()
+        self.assertIs(ReplacementState.MOVING, world.record().state)
+        self.assertIn('has no room for its server', world.record().error)
+        world.most_ports = math.inf
+        world.finish()
+        world.check_completed()

@@ -24,13 +24,13 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.assertNotIn(OLD, self.world.volumes)
 
     def test_records_the_own_space_before_and_after(self):
-        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.world.store.observe(self.world.record(), Observation(own_bytes=900))
         self.world.attempt().run()
         record = self.world.record()
         self.assertEqual((900, 50), (record.former_own_bytes, record.fresh_own_bytes))
 
     def test_own_space_that_cannot_be_measured_is_unknown(self):
-        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.world.store.observe(self.world.record(), Observation(own_bytes=900))
         self.reach(ReplicaState.CATCHING_UP)
         self.world.own_bytes = None
         self.world.attempt().run()
@@ -38,7 +38,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.assertEqual((900, None), (record.former_own_bytes, record.fresh_own_bytes))
 
     def test_own_space_of_an_exchange_that_was_undone_is_forgotten(self):
-        self.world.store.observe(REPLICA, Observation(own_bytes=900))
+        self.world.store.observe(self.world.record(), Observation(own_bytes=900))
         self.world.start_answers = [FAILED] * rules.MOST_STARTS
         self.world.finish()
         record = self.world.record()

@@ -45,13 +45,13 @@ class SurplusTest(reprovision_world.ReprovisionCase):
 
     def test_replica_that_had_what_the_source_lacks_and_does_not_answer_keeps_it(self):
         self.make_policy_world(is_lost=True)
-        self.world.store.observe(reprovision_world.REPLICA, Observation(has_surplus=True))
+        self.world.store.observe(self.world.record(), Observation(has_surplus=True))
         self.assert_ends('may have transactions that its source lacks')
         self.assertEqual(OLD, self.world.shown)
 
     def test_a_fresh_clone_has_nothing_that_the_source_lacks(self):
         self.world = reprovision_world.World(requester=Requester.TENANT, is_lost=True)
-        self.world.store.observe(reprovision_world.REPLICA, Observation(has_surplus=True))
+        self.world.store.observe(self.world.record(), Observation(has_surplus=True))
         self.world.finish()
         self.world.check_completed()
         self.assertIsNone(self.world.record().has_surplus)

@@ -186,7 +186,8 @@ class ChangedReplicasTest(base.BaseTestCase):
         other = trove_database.add_instance('project', 'volume')
         for instance, executed in ((self.instance, '5'), (other, '9')):
             self.register(instance, 'known-source')
-            self.store.observe(instance.id, Observation(source_executed=GTIDS + executed))
+            found = Observation(source_executed=GTIDS + executed)
+            self.store.observe(self.store.find(instance.id), found)
         self.assertEqual(GtidSet.parse(GTIDS + '9'), self.replicas.last_known('known-source'))
         self.assertFalse(self.replicas.last_known('unknown'))
         self.assertEqual({self.instance.id, other.id}, set(self.replicas.known('known-source')))
@@ -197,7 +198,7 @@ class ChangedReplicasTest(base.BaseTestCase):
         seen_at = datetime.datetime(2026, 1, 1)
         for instance, at in ((self.instance, seen_at), (other, None)):
             self.register(instance, 'seen-source')
-            self.store.observe(instance.id, Observation(), at)
+            self.store.observe(self.store.find(instance.id), Observation(), at)
         self.assertEqual(seen_at, self.replicas.source_seen_at('seen-source'))
         self.assertIsNone(self.replicas.source_seen_at('unknown'))
 

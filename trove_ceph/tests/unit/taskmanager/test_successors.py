@@ -93,7 +93,8 @@ class SuccessorsTest(base.BaseTestCase):
     def see(self):
         """Have the watch look at the source."""
         found = Observation(source_executed=str(EXECUTED))
-        self.replicas.observe(self.replica.id, found, self.replicas.now())
+        before = self.replicas.find(self.replica.id)
+        self.replicas.observe(before, found, self.replicas.now())
 
     def make_changes(self):
         worker = claims.Claimant('one')

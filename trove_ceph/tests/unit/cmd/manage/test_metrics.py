@@ -165,8 +165,8 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         for name, age in (('one', 3), ('two', 1), ('three', 1)):
             self.trove.add(name)
             store.register(name, 'p', 's', f'v-{name}', now - age * hour)
-        store.observe('one', Observation(True, 1.5, 7, own_bytes=2**20))
-        store.observe('two', Observation(False, None, 90, own_bytes=2**20))
+        store.observe(store.find('one'), Observation(True, 1.5, 7, own_bytes=2**20))
+        store.observe(store.find('two'), Observation(False, None, 90, own_bytes=2**20))
         store.request('one', Requester.POLICY, 'why', Cause.AGE)
         claim = store.claim('one', Claimant('x'))
         for event in (Event.CLONE, Event.EXCHANGE, Event.EXCHANGED):
@@ -213,7 +213,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             for number, is_active in enumerate(looks):
                 name = f'{source_id}-{number}'
                 store.register(name, 'p', source_id, f'v-{name}', None)
-                store.observe(name, Observation(True, semi_sync_active=is_active))
+                store.observe(store.find(name), Observation(True, semi_sync_active=is_active))
         self.assertEqual(1, self.samples()[('trove_ceph_semi_sync_inactive',)])
 
     def test_without_replicas(self):

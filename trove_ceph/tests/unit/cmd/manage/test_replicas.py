@@ -32,7 +32,7 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         cloned_at = self.store.now() - datetime.timedelta(hours=5)
         self.store.register(instance_id, project_id, source_id, f'volume-{instance_id}', cloned_at)
         if observed:
-            self.store.observe(instance_id, Observation(**observed))
+            self.store.observe(self.store.find(instance_id), Observation(**observed))
 
     def run_command(self, *words, status=0):
         result = command.run('replicas', *words, '--config-file', self.config)

@@ -35,6 +35,7 @@ _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.TAKE_OVER: tables.InstanceOperationRow,
     Role.DETACH_REPLICA: tables.InstanceOperationRow,
     Role.CHANGE_SOURCE: tables.InstanceOperationRow,
+    Role.REBUILD_SERVER: tables.InstanceOperationRow,
     Role.KEEP_GUESTS: tables.GuestPoolRow,
     Role.REPLACE_SERVER: tables.ReplacementRow,
     Role.WATCH_FAILOVERS: tables.FailoverWatchRow,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker creates, deletes, promotes, ejects or detaches which instance.
+"""Which worker creates, deletes, rebuilds, promotes, ejects or detaches which instance.
 
 Trove's taskmanager keeps these requests in memory only. A row here shows other workers that the
 worker of an instance died, so that the operation will never end.

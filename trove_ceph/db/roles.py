@@ -34,6 +34,8 @@ class Role(enum.StrEnum):
     DETACH_REPLICA = 'detach-replica'
     #: Keeps others from changing the replicas of a source; the claim is on the source.
     CHANGE_SOURCE = 'change-source'
+    #: Gives an instance a new root disk in Nova; the claim is on the instance.
+    REBUILD_SERVER = 'rebuild-server'
     #: Keeps a pool of warm guests; the claim is on the pool.
     KEEP_GUESTS = 'keep-guests'
     #: Replaces the server of an instance; the claim is on the replacement.

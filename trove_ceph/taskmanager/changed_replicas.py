@@ -17,7 +17,11 @@ from trove_ceph.tiers import tier_types
 
 LOG = logging.getLogger(__name__)
 
-_TASKS = {Role.CREATE_INSTANCE: 'BUILDING', Role.DELETE_INSTANCE: 'DELETING'}
+_TASKS = {
+    Role.CREATE_INSTANCE: 'BUILDING',
+    Role.REBUILD_SERVER: 'BUILDING',
+    Role.DELETE_INSTANCE: 'DELETING',
+}
 
 
 class ChangedReplicas:

@@ -4,8 +4,8 @@
 Trove keeps the request in the memory of the process. An instance would stay in BUILD for ever, in
 which Trove refuses to delete it, or in SHUTDOWN. Each creation and each deletion therefore holds a
 claim. Once the claim's worker is dead, another one shows an instance in BUILD as failed, unless its
-server was already created (it then becomes ACTIVE by itself), and resumes a deletion, a promotion,
-an ejection or a detachment.
+server was already created (it then becomes ACTIVE by itself), tells the tenant of a rebuild that
+has not ended, and resumes a deletion, a promotion, an ejection or a detachment.
 """
 
 import contextlib
@@ -29,9 +29,19 @@ _FAULT = (
 #: The operations of dead workers that end when the instance is created or deleted. A promotion and
 #: an ejection do not: even the row of a dead worker shows that a replica may be the source.
 _ENDED = frozenset(
-    {Role.CREATE_INSTANCE, Role.DELETE_INSTANCE, Role.DETACH_REPLICA, Role.CHANGE_SOURCE}
+    {
+        *(Role.CREATE_INSTANCE, Role.DELETE_INSTANCE, Role.REBUILD_SERVER),
+        *(Role.DETACH_REPLICA, Role.CHANGE_SOURCE),
+    }
 )
-#: How long a deletion waits for the end of a promotion.
+#: During these, an instance may become a source, be a source no more, or be started anew.
+_CHANGES = frozenset(
+    {
+        *(Role.PROMOTE_REPLICA, Role.CHANGE_SOURCE, Role.EJECT_SOURCE, Role.TAKE_OVER),
+        *(Role.DETACH_REPLICA, Role.REBUILD_SERVER),
+    }
+)
+#: How long a deletion, or the creation of a replica, waits for the end of a promotion.
 _PROMOTION_SEC = 300
 #: Longer than the expiry of the claim of a worker that died.
 _BUSY_SEC = 90
@@ -121,6 +131,23 @@ class InstanceOperations:
             _warn_of_no_claim(instance_id, error)
             return None
         return claim
+
+    def await_changes(self, source_id: str) -> None:
+        """Return when nothing changes which instance is the source of the replicas of another one.
+
+        Call it when the replicas that are being created have their claims: a change that begins
+        after that finds them.
+
+        :raises ReplicaRefusedError: such an operation does not end
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        deadline = self._start_wait(_PROMOTION_SEC)
+        while self._store.find_role(source_id) in _CHANGES:
+            if not deadline.pause(_POLL_SEC):
+                raise exceptions.ReplicaRefusedError(
+                    f'instance {source_id}: it, or one of its replicas, is being promoted, '
+                    'ejected, detached or rebuilt; create the replica again when that has ended'
+                )
 
     @contextlib.contextmanager
     def exclusively(
@@ -248,12 +275,18 @@ class InstanceOperations:
     def finish(self, claim: claims.Claim) -> None:
         """End an operation; a replica whose deletion waits for its promotion is deleted next.
 
+        After a rebuild over a source that an interrupted operation may have left read-only, that is
+        looked at again.
+
         If the database does not answer, the operation is resumed when the claim has expired.
         """
         self._heartbeat.drop(claim)
+        is_left = claim.former_role is Role.CHANGE_SOURCE
         try:
             if claim.role is Role.PROMOTE_REPLICA and self._trove.is_deleting(claim.resource_id):
                 self._store.hand_over(claim, Role.DELETE_INSTANCE)
+            elif claim.role is Role.REBUILD_SERVER and is_left:
+                self._store.hand_over(claim, Role.CHANGE_SOURCE)
             else:
                 self._store.finish(claim)
         except exceptions.TroveCephError as error:

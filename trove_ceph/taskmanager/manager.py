@@ -110,7 +110,7 @@ class Manager(manager.Manager):
         self._source_requests = source_changes_factory.make_source_requests(
             CONF, self.admin_context, self._deps, self._operations, self._ownership.backs_up
         )
-        self._unchecked_requests = source_changes_factory.make_unchecked_requests()
+        self._unchecked_requests = source_changes_factory.make_unchecked_requests(self._operations)
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
@@ -165,7 +165,10 @@ class Manager(manager.Manager):
         )
         self._replica_store = replicas.ReplicaStore()
         self._replication = replication.Replication(
-            self._replication_deps, self._find_warm_guests, self._reprovisionings
+            self._replication_deps,
+            self._find_warm_guests,
+            self._reprovisionings,
+            lambda source_id: self._operations().await_changes(source_id),
         )
         # A thread of its own: the replacements must not wait for the clients of this one.
         self._replication_background = background.Background(
@@ -290,13 +293,9 @@ class Manager(manager.Manager):
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""
-        requests = self._unchecked_requests
-        if requests.refuse_if_changing(instance_id, 'BUILDING', 'the rebuild'):
-            return
-        if requests.refuse(instance_id, 'BUILDING', 'the rebuild'):
-            return
-        if not self._replacement_requests.rebuild(instance_id, image_id):
-            super().rebuild(context, instance_id, image_id)
+        with self._unchecked_requests.rebuilding(instance_id) as may_rebuild:
+            if may_rebuild and not self._replacement_requests.rebuild(instance_id, image_id):
+                super().rebuild(context, instance_id, image_id)
 
     def update_access(self, context, instance_id, access):
         """Change who can reach an instance, unless its server or volume is being replaced."""
@@ -459,7 +458,13 @@ class Manager(manager.Manager):
 
     def _recover_instances(self) -> None:
         self._operations().recover(
-            {Role.DELETE_INSTANCE: self._resume_deletion, **self._source_requests.resumptions},
+            {
+                Role.DELETE_INSTANCE: self._resume_deletion,
+                Role.REBUILD_SERVER: lambda claim: self._unchecked_requests.end_interrupted_rebuild(
+                    claim.resource_id
+                ),
+                **self._source_requests.resumptions,
+            },
             self._recovery_threads,
         )
         self._source_requests.handle_marks(self._recovery_threads)

@@ -34,6 +34,7 @@ class Replication:
         be up when the process starts
     :param find_guests: returns the warm guests; None: there are none
     :param get_reprovisionings: returns those of this process; called as ``get_deps``
+    :param await_changes: see :meth:`.InstanceOperations.await_changes`
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Replication:
         get_deps: Callable[[], ReplicationDependencies],
         find_guests: Callable[[], warm_server.WarmGuests | None],
         get_reprovisionings: Callable[[], reprovisionings.Reprovisionings],
+        await_changes: Callable[[str], None],
     ):
         self._get_deps = get_deps
         self._find_guests = find_guests
         self._get_reprovisionings = get_reprovisionings
+        self._await_changes = await_changes
 
     def create(
         self, context: Any, instance_ids: Sequence[str], arguments: Mapping[str, Any]
@@ -134,6 +137,7 @@ class Replication:
     ) -> creation.VolumeCreation | None:
         """Create the volumes; None: that of no replica was created, and all are shown as failed."""
         try:
+            self._await_changes(request.source_id)
             deps = self._get_deps()
             volumes = creation.VolumeCreation(deps, creation.plan(deps, request))
             steps.run(str(request), volumes.steps())

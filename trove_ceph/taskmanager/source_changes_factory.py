@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from trove_ceph.db import failover_policies, replacements, replicas, source_marks
 from trove_ceph.db import instance_operations as operation_store
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
 from trove_ceph.strategies.restore import flatten
@@ -46,8 +47,13 @@ def make_source_requests(
     )
 
 
-def make_unchecked_requests() -> unchecked_requests.UncheckedRequests:
-    """Return the requests of which Trove's API does not check whether they can be carried out."""
+def make_unchecked_requests(
+    get_operations: Callable[[], instance_operations.InstanceOperations],
+) -> unchecked_requests.UncheckedRequests:
+    """Return the requests of which Trove's API does not check whether they can be carried out.
+
+    :param get_operations: returns the claims of this process on instances
+    """
     tasks = changed_replicas.OtherTasks(
         operation_store.InstanceOperationStore(),
         replacements.ReplacementStore(),
@@ -56,7 +62,12 @@ def make_unchecked_requests() -> unchecked_requests.UncheckedRequests:
     rows = replication_rows.ReplicationRows(find_task=tasks.find)
     marks = source_marks.SourceMarkStore()
     return unchecked_requests.UncheckedRequests(
-        rows, tasks.find, marks.find, replaced_instance.find_source_change
+        rows,
+        tasks.find,
+        marks.find,
+        replaced_instance.find_source_change,
+        # A source that is silent for ever keeps the role of a dead worker; a rebuild repairs it.
+        lambda one: get_operations().if_free(Role.REBUILD_SERVER, one, {Role.CHANGE_SOURCE}),
     )
 
 

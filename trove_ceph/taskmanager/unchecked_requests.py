@@ -12,18 +12,25 @@ from typing import Protocol
 from oslo_log import log as logging
 
 from trove_ceph import waiting
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.replication.source_dependencies import Member, task_at_rest
 
 LOG = logging.getLogger(__name__)
 
+_REBUILD = 'the rebuild'
 _UPDATING = ('UPDATING', 'UPDATING_ERROR_ACCESS')
-_OPERATIONS = {'BUILDING': 'is being created', 'DELETING': 'is being deleted'}
+_OPERATIONS = {'BUILDING': 'is being created or rebuilt', 'DELETING': 'is being deleted'}
 _REPLACED = 'is getting another server or volume'
 #: How long a request waits for the end of a promotion, an ejection or a detachment.
 _CHANGE_SEC = 300
 _POLL_SEC = 1
 _REPEAT = 'repeat the request when that has ended'
+#: A replica of the instance is being detached, or a promotion has not shown its choice yet.
+_BUSY = ('its replicas are being changed', 'NONE')
+_INTERRUPTED = (
+    'the task manager stopped while it rebuilt this instance; rebuild it again, or fail it over'
+)
 _UNFINISHED = 'has become the source, and does not answer yet'
 
 
@@ -43,6 +50,8 @@ class UncheckedRequests:
     :param find_mark: returns what a change of its source has left to do on an instance
     :param find_change: returns the change of a source that works on an instance, and the name of
         its task; None: there is none
+    :param claim_rebuild: holds the role of a rebuild of an instance while the block runs, which
+        gets None if another operation works on the instance
     :param start_wait: returns the deadline of a wait of so many seconds
     """
 
@@ -52,12 +61,14 @@ class UncheckedRequests:
         find_task: Callable[[str], str | None],
         find_mark: Callable[[str], SourceMark | None],
         find_change: Callable[[str], tuple[str, str] | None],
+        claim_rebuild: Callable[[str], contextlib.AbstractContextManager[Claim | None]],
         start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
     ):
         self._rows = rows
         self._find_task = find_task
         self._find_mark = find_mark
         self._find_change = find_change
+        self._claim_rebuild = claim_rebuild
         self._start_wait = start_wait
 
     def refuse(self, instance_id: str, task: str, what: str) -> bool:
@@ -76,26 +87,44 @@ class UncheckedRequests:
         self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
         return True
 
-    def refuse_if_changing(self, instance_id: str, task: str, what: str) -> bool:
-        """Wait while an instance becomes a source, is ejected or detached, or its source is.
+    @contextlib.contextmanager
+    def rebuilding(self, instance_id: str) -> Iterator[bool]:
+        """Let no change of a source begin on an instance while the block rebuilds its server.
 
-        A server that Nova starts anew meanwhile could accept writes beside the new source. Refuse
-        the request if the change does not end, and give its task back.
+        A server that Nova starts anew could accept writes beside the new source. So the rebuild
+        waits while the instance becomes a source, is ejected or detached, or its source is. If that
+        does not end, the block gets False: the rebuild is refused, as by :meth:`refuse`.
 
-        :param task: the name of the task of the request
-        :param what: was requested, as the tenant reads it
-        :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
+        with contextlib.ExitStack() as claims_held:
+            yield self._begin_rebuild(instance_id, claims_held)
+
+    def _begin_rebuild(self, instance_id: str, claims_held: contextlib.ExitStack) -> bool:
         deadline = self._start_wait(_CHANGE_SEC)
-        while (found := self._find_change(instance_id)) is not None:
+        while True:
+            found = self._find_change(instance_id)
+            if found is None:
+                # A change that has ended may have left a mark.
+                if self.refuse(instance_id, 'BUILDING', _REBUILD):
+                    return False
+                if claims_held.enter_context(self._claim_rebuild(instance_id)) is not None:
+                    return True
             if not deadline.pause(_POLL_SEC):
-                change, own = found
-                self._rows.replace_task(instance_id, (task,), own)
-                why = change if change.startswith('its ') else f'the instance {change}'
-                self._tell(instance_id, f'{what} was refused, since {why}; {_REPEAT}')
-                return True
-        return False
+                self._refuse_rebuild(instance_id, *(found or _BUSY))
+                return False
+
+    def _refuse_rebuild(self, instance_id: str, change: str, own: str) -> None:
+        self._rows.replace_task(instance_id, ('BUILDING',), own)
+        why = change if change.startswith('its ') else f'the instance {change}'
+        self._tell(instance_id, f'{_REBUILD} was refused, since {why}; {_REPEAT}')
+
+    def end_interrupted_rebuild(self, instance_id: str) -> None:
+        """Tell of a rebuild whose taskmanager has died, and end its task."""
+        self._rows.replace_task(
+            instance_id, ('BUILDING',), task_at_rest(self._find_mark(instance_id))
+        )
+        self._tell(instance_id, _INTERRUPTED)
 
     def _tell(self, instance_id: str, reason: str) -> None:
         LOG.warning('Instance %s: %s', instance_id, reason)

@@ -9,7 +9,7 @@ from oslotest import base
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.db import claims, heartbeat, transactions
 from trove_ceph.db import instance_operations as operation_store
 from trove_ceph.db.roles import Role
@@ -278,3 +278,39 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.dead.add('one')
         self.two.recover({DELETE: fail}, worlds.AtOnce())
         self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))
+
+    def test_a_new_replica_waits_for_the_end_of_each_change_of_its_source(self):
+        """A promotion lists the replicas when it begins."""
+        for role in (
+            *(Role.PROMOTE_REPLICA, Role.CHANGE_SOURCE, Role.EJECT_SOURCE, Role.TAKE_OVER),
+            *(Role.DETACH_REPLICA, Role.REBUILD_SERVER),
+        ):
+            claim = self.store.begin(role, self.instance.id, claims.Claimant('three'))
+            slept = []
+
+            def sleep(seconds, claim=claim, slept=slept):
+                slept.append(seconds)
+                if len(slept) == 3:
+                    self.store.finish(claim)
+
+            self.one._start_wait = lambda seconds, sleep=sleep: waiting.Deadline(
+                seconds, lambda: 0.0, sleep
+            )
+            self.one.await_changes(self.instance.id)
+            self.assertEqual(3, len(slept), role)
+
+    def test_a_new_replica_is_refused_if_a_change_of_its_source_does_not_end(self):
+        claim = self.store.begin(Role.EJECT_SOURCE, self.instance.id, claims.Claimant('three'))
+        self.addCleanup(self.store.finish, claim)
+        self.one._start_wait = lambda _seconds: waiting.Deadline(0, lambda: 0.0, self.fail)
+        error = self.assertRaises(
+            exceptions.ReplicaRefusedError, self.one.await_changes, self.instance.id
+        )
+        self.assertIn('create the replica again when that has ended', str(error))
+
+    def test_a_new_replica_does_not_wait_for_other_work(self):
+        """What hinders it is found next, with a better reason."""
+        claim = self.store.begin(DELETE, self.instance.id, claims.Claimant('three'))
+        self.addCleanup(self.store.finish, claim)
+        self.one._start_wait = lambda _seconds: waiting.Deadline(0, lambda: 0.0, self.fail)
+        self.one.await_changes(self.instance.id)

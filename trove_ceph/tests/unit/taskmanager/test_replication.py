@@ -109,6 +109,23 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual([], self.built)
 
+    def test_looks_at_the_source_when_its_promotion_has_ended(self):
+        """Otherwise it would become the replica of a replica."""
+        source = self.world.instance.id
+        waits = []
+
+        def wait(source_id):
+            waits.append(source_id)
+            trove_database.instance(source).update(slave_of_id='new-source')
+
+        self.manager._operations().await_changes = wait
+        self.create()
+        self.assertEqual([source], waits)
+        self.assertEqual([InstanceTasks.BUILDING_ERROR_REPLICA] * 2, self.tasks())
+        fault = ' '.join(self.fault(self.world.replicas[0]).split())
+        self.assertIn('create a replica of its source new-source', fault)
+        self.assertEqual(([], []), (self.built, self.world.snapshots()))
+
     def test_shows_that_the_tier_of_the_policy_is_gone(self):
         """Trove fills in the volume type of the source."""
         self.world.policies.set(self.world.instance.id, replica_volume_type='tape')

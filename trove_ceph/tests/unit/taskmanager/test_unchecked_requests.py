@@ -2,6 +2,7 @@
 """What Trove's API requests without a look at the task of the instance, and our tables."""
 
 import datetime
+import types
 import uuid
 
 import fixtures
@@ -11,7 +12,14 @@ from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import waiting
-from trove_ceph.db import claims, instance_operations, replacements, source_marks
+from trove_ceph.db import (
+    claims,
+    heartbeat,
+    instance_operations,
+    replacements,
+    source_marks,
+    transactions,
+)
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.roles import Role
@@ -38,16 +46,19 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.calls, self.error = [], None
         for name, value in (
             ('trove.taskmanager.models.BuiltInstanceTasks.load', lambda *_: self),
-            (
-                'trove.taskmanager.manager.Manager.rebuild',
-                lambda *_: self.calls.append('rebuild'),
-            ),
+            ('trove.taskmanager.manager.Manager.rebuild', lambda *_: self.rebuild_in_nova()),
+            ('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self),
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.store = replacements.ReplacementStore()
         self.operations = instance_operations.InstanceOperationStore()
+        self.worker = claims.Claimant('this taskmanager', is_dead=lambda name: name == 'dead')
+        self.heartbeat = heartbeat.Heartbeat(claims.Claims(transactions.Transactions()), 5, 45)
+
+    def rebuild_in_nova(self):
+        self.calls.append('rebuild')
 
     def update_access(self, access):
         self.calls.append(access)
@@ -205,7 +216,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.addCleanup(self.operations.finish, claim)
         return claim
 
-    def rebuild(self, sleep):
+    def rebuild(self, sleep=lambda: None):
         """Request a rebuild, as Trove's API does.
 
         :param sleep: is called instead of each pause, with its seconds
@@ -236,7 +247,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
 
     def test_rebuild_is_refused_if_a_promotion_does_not_end(self):
         self.promote_a_replica()
-        self.rebuild(lambda: None)
+        self.rebuild()
         self.assertEqual(([], InstanceTasks.PROMOTING), (self.calls, self.task()))
         self.assertIn('the rebuild was refused, since its replica', self.fault())
         self.assertLess(299, self.now)
@@ -263,3 +274,71 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.manager.rebuild(None, self.instance.id, 'image')
         self.assertEqual(([], InstanceTasks.MIGRATING), (self.calls, self.task()))
         self.assertIn('the rebuild was refused', self.fault())
+
+    def test_no_change_of_the_source_begins_during_a_rebuild(self):
+        """The agent on the new root disk has any server without a source accept writes."""
+        source_id = self.instance.id
+
+        def begin(role):
+            return self.operations.begin(role, source_id, WORKER, {Role.CHANGE_SOURCE})
+
+        def rebuild():
+            self.calls += [begin(Role.CHANGE_SOURCE), begin(Role.EJECT_SOURCE)]
+            self.calls.append(self.manager._unchecked_requests._find_task(source_id))
+
+        self.rebuild_in_nova = rebuild
+        self.rebuild()
+        self.assertEqual([None, None, 'BUILDING'], self.calls)
+        claim = begin(Role.EJECT_SOURCE)
+        self.assertIsNotNone(claim)
+        self.operations.finish(claim)
+
+    def test_a_change_can_begin_when_a_rebuild_has_failed(self):
+        def rebuild():
+            raise RuntimeError('Nova does not answer')
+
+        self.rebuild_in_nova = rebuild
+        self.assertRaises(RuntimeError, self.rebuild)
+        self.assertIsNone(self.operations.find_role(self.instance.id))
+
+    def test_a_second_rebuild_is_refused_during_the_first(self):
+        def rebuild():
+            self.calls.append('rebuild')
+            self.manager.rebuild(None, self.instance.id, 'image')
+
+        self.rebuild_in_nova = rebuild
+        self.rebuild()
+        self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
+        self.assertIn('is being created or rebuilt', self.fault())
+
+    def test_rebuild_is_refused_while_the_replicas_are_changed(self):
+        """Such as by a promotion that has not shown its choice yet."""
+        claim = self.operations.begin(Role.CHANGE_SOURCE, self.instance.id, WORKER)
+        self.addCleanup(self.operations.finish, claim)
+        self.rebuild()
+        self.assertEqual(([], InstanceTasks.NONE), (self.calls, self.task()))
+        self.assertIn('its replicas are being changed', self.fault())
+        self.assertLess(299, self.now)
+
+    def test_rebuild_of_a_source_that_is_silent_for_ever(self):
+        """An interrupted promotion may have left it read-only, which is looked at again."""
+        dead = claims.Claimant('dead')
+        self.operations.begin(Role.CHANGE_SOURCE, self.instance.id, dead)
+        self.rebuild()
+        self.assertEqual(['rebuild'], self.calls)
+        left = self.operations.list_interrupted(self.worker)
+        self.assertIn((Role.CHANGE_SOURCE, self.instance.id), left)
+        claim = self.operations.resume(Role.CHANGE_SOURCE, self.instance.id, self.worker)
+        self.operations.finish(claim)
+
+    def test_a_rebuild_whose_taskmanager_died(self):
+        self.operations.begin(Role.REBUILD_SERVER, self.instance.id, claims.Claimant('dead'))
+        self.set_task(InstanceTasks.BUILDING)
+        self.manager._recovery_threads = types.SimpleNamespace(start=lambda work: work())
+        self.manager._source_requests = types.SimpleNamespace(
+            resumptions={}, handle_marks=lambda _threads: None
+        )
+        self.manager._recover_instances()
+        self.assertEqual(InstanceTasks.NONE, self.task())
+        self.assertIn('stopped while it rebuilt this instance', self.fault())
+        self.assertIsNone(self.operations.find_role(self.instance.id))

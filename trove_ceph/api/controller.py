@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import webob.exc
+from oslo_log import log as logging
 from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
 from trove.instance import models as instance_models
 
 from trove_ceph import exceptions, schema_problems
+from trove_ceph.trove_adapter import replacement_servers
+
+LOG = logging.getLogger(__name__)
 
 _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]] = [
     (exceptions.RecordNotFoundError, webob.exc.HTTPNotFound),
@@ -22,8 +26,11 @@ _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]]
     (exceptions.ReplacementRefusedError, webob.exc.HTTPConflict),
     (exceptions.ReprovisioningRefusedError, webob.exc.HTTPConflict),
     (exceptions.InvalidRequestError, webob.exc.HTTPBadRequest),
-    (exceptions.TroveCephError, webob.exc.HTTPServiceUnavailable),
 ]
+_UNAVAILABLE = (
+    'the database, or another service of the cloud, does not answer; repeat the request later, or '
+    'tell your operator'
+)
 
 
 class Controller(wsgi.Controller):
@@ -58,12 +65,18 @@ class Controller(wsgi.Controller):
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of this package as HTTP errors, with the status that fits."""
+    """Raise errors of this package as HTTP errors, with the status that fits.
+
+    The log has the reason of one that is not for tenants, such as the host of the database.
+    """
     try:
         yield
     except exceptions.TroveCephError as error:
-        status = next(status for kind, status in _STATUS if isinstance(error, kind))
-        raise status(str(error)) from error
+        for kind, status in _STATUS:
+            if isinstance(error, kind):
+                raise status(str(error)) from error
+        LOG.error('A request failed: %s', error)
+        raise webob.exc.HTTPServiceUnavailable(_UNAVAILABLE) from error
 
 
 def authorize(context: Any, rule: str, subject: str, project_id: str | None) -> None:
@@ -80,18 +93,25 @@ def authorize(context: Any, rule: str, subject: str, project_id: str | None) -> 
     policy.authorize_on_target(context, rule, {'tenant': project_id or 'none'})
 
 
-def authorize_list(request: Any, context: Any, key: str) -> str | None:
+def authorize_list(request: Any, context: Any, key: str, parameter: str = '') -> str | None:
     """Check that the caller may list what a request asks for.
 
+    Who may list the objects of all projects gets those of an instance without asking for all.
+
     :param key: of the rules ``KEY:index`` and ``KEY:index:all_projects``
+    :param parameter: of the query, which names the instance whose objects are listed; empty: none
+        does
     :returns: the project whose objects are listed; None: those of all projects
     :raises PolicyNotAuthorized: a rule does not allow it
     """
     policy.authorize_on_tenant(context, f'{key}:index')
-    if not strutils.bool_from_string(request.GET.get('all_projects')):
-        return context.project_id
-    policy.authorize_on_tenant(context, f'{key}:index:all_projects')
-    return None
+    rule = f'{key}:index:all_projects'
+    if strutils.bool_from_string(request.GET.get('all_projects')):
+        policy.authorize_on_tenant(context, rule)
+        return None
+    if parameter and request.GET.get(parameter) and is_allowed(context, rule):
+        return None
+    return context.project_id
 
 
 def authorize_policy(
@@ -117,10 +137,12 @@ def find_instance(context: Any, rule: str, instance_id: str) -> Any:
     """Return Trove's row of an instance, if a rule allows the caller an operation on it.
 
     :raises HTTPNotFound: it does not exist, or belongs to another project
+    :raises HTTPServiceUnavailable: the database does not answer
     :raises PolicyNotAuthorized: the rule does not allow it
     """
     subject = f'instance {instance_id}'
-    found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
+    with translated(), replacement_servers.translated(f'{subject}: reading it'):
+        found = list(instance_models.DBInstance.find_all(id=instance_id, deleted=False))
     row = next(iter(found), None)
     if row is None:
         raise absent(subject)

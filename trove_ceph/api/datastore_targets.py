@@ -11,7 +11,9 @@ def check(key: str, target: str) -> None:
     :param key: of the policy in the body of the request
     :raises BadRequest: it is not
     """
-    name, _, version = target.partition('/')
+    name, slash, version = target.partition('/')
+    if slash and not version:
+        raise _bad(key, f'{target!r} has no version after the slash')
     try:
         datastore = datastore_models.Datastore.load(name)
         if version:

@@ -33,7 +33,7 @@ class DetailsController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List backups, the latest first."""
         context = self.context_of(req)
-        project_id = controller.authorize_list(req, context, _KEY)
+        project_id = controller.authorize_list(req, context, _KEY, 'instance_id')
         filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
@@ -43,8 +43,7 @@ class DetailsController(controller.Controller):
             reverse=True,
         )
         with controller.translated():
-            found = self._of(context, filters) if project_id else self._records.all()
-            by_id = {one.backup_id: one for one in found}
+            by_id = {one.backup_id: one for one in self._of(filters)}
             if state := req.GET.get('state'):
                 rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]
             rows, marker = pages.of(rows, context, CONF.backups_page_size, lambda row: row.id)
@@ -106,10 +105,12 @@ class DetailsController(controller.Controller):
         notify.backup_work(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
-    def _of(self, context: Any, filters: dict[str, Any]) -> list[backup_record.BackupRecord]:
+    def _of(self, filters: dict[str, Any]) -> list[backup_record.BackupRecord]:
         if 'instance_id' in filters:
             return self._records.of_instance(filters['instance_id'])
-        return self._records.of_project(context.project_id)
+        if 'tenant_id' in filters:
+            return self._records.of_project(filters['tenant_id'])
+        return self._records.all()
 
     def _check(
         self, backup_id: str, allowed: set[backup_record.RecordState], participle: str

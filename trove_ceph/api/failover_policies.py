@@ -7,6 +7,7 @@ Owners set the policies of their instances, operators those of datastores.
 from typing import Any
 
 from oslo_utils import strutils
+from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
 
 from trove_ceph.api import controller, datastore_targets, schemas, views
@@ -54,13 +55,17 @@ class FailoverPoliciesController(controller.Controller):
         return _shown(self._find(self.context_of(req), 'show', id), 200)
 
     def create(self, req: Any, tenant_id: str, body: Any = None) -> wsgi.Result:
-        """Create a policy."""
+        """Create a policy.
+
+        :raises BadRequest: the instance can never fail over, or there is no such datastore
+        """
         context = self.context_of(req)
         content = self.content_of(body, _KEY, schemas.FAILOVER_POLICY)
         scope, target = Scope(content['scope']), content['target']
         project_id = None
         if scope is Scope.INSTANCE:
             row = controller.find_instance(context, f'{_KEY}:create', target)
+            _check_can_fail_over(row)
             target, project_id = row.id, row.tenant_id
         else:
             policy.authorize_on_tenant(context, _OPERATE)
@@ -106,6 +111,23 @@ class FailoverPoliciesController(controller.Controller):
         rule = f'{_KEY}:{verb}'
         controller.authorize_policy(context, rule, _OPERATE, subject, found.project_id)
         return found
+
+
+def _check_can_fail_over(row: Any) -> None:
+    """Refuse a policy without effect.
+
+    :raises BadRequest: the instance is in a cluster, or has another guest agent
+    """
+    why = None
+    if row.cluster_id is not None:
+        why = 'it is in a cluster'
+    elif not trove_db.version_of(row.datastore_version_id).has_our_guest_agent:
+        why = 'its datastore version has another guest agent'
+    if why is not None:
+        raise trove_exceptions.BadRequest(
+            message=f'instance {row.id}: cannot fail over, since {why}; a failover policy has no '
+            'effect'
+        )
 
 
 def _subject(policy_id: str) -> str:

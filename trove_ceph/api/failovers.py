@@ -38,7 +38,7 @@ class FailoversController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List failovers, the latest first."""
         context = self.context_of(req)
-        project_id = controller.authorize_list(req, context, _KEY)
+        project_id = controller.authorize_list(req, context, _KEY, 'instance_id')
         with controller.translated():
             found = self._store.list(
                 instance_id=req.GET.get('instance_id'),
@@ -101,13 +101,17 @@ class FailoversController(controller.Controller):
         forced = sorted(
             one.created_at
             for one in self._store.list(instance_id=instance_id)
-            if one.is_forced and one.created_at > now - _WINDOW
+            if one.is_forced
+            # Resizes and the moves of a host are forced as well.
+            and one.kind is ReplacementKind.FAILOVER
+            and one.cause in (None, FailoverCause.REQUEST)
+            and one.created_at > now - _WINDOW
         )
         if len(forced) >= _MOST_FORCED:
-            again_at = (forced[-_MOST_FORCED] + _WINDOW).isoformat(timespec='seconds')
+            again_at = (forced[-_MOST_FORCED] + _WINDOW).replace(microsecond=0)
             raise trove_exceptions.OverLimit(
                 message=f'instance {instance_id}: {len(forced)} failovers were forced within an '
-                f'hour; force the next one after {again_at}Z'
+                f'hour; force the next one after {views.timestamp(again_at)}'
             )
 
     @staticmethod

@@ -8,7 +8,6 @@ import webob.exc
 from oslo_config import cfg
 from trove.common import wsgi
 from trove.instance import models as instance_models
-from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.api import (
@@ -49,7 +48,7 @@ class ReplicationController(controller.Controller):
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List replicas, the latest first."""
         context = self.context_of(req)
-        project_id = controller.authorize_list(req, context, _KEY)
+        project_id = controller.authorize_list(req, context, _KEY, 'source_id')
         rows, marker = pages.of(
             _replica_rows(
                 project_id=project_id,
@@ -85,7 +84,6 @@ class ReplicationController(controller.Controller):
         content = self.content_of(body, 'reprovision', schemas.REPROVISION)
         row = controller.find_instance(context, f'{_KEY}:reprovision', id)
         is_own = context.project_id == row.tenant_id
-        is_restart_due = row.task_status == InstanceTasks.RESTART_REQUIRED
         with controller.translated():
             if (reason := self._why_not(row)) is not None:
                 raise exceptions.ReprovisioningRefusedError(reason)
@@ -93,7 +91,6 @@ class ReplicationController(controller.Controller):
                 row.id,
                 Requester.TENANT if is_own else Requester.OPERATOR,
                 content.get('reason') or '',
-                expected_task='RESTART_REQUIRED' if is_restart_due else 'NONE',
             )
         notify.replicas(context)
         followers = _replica_rows(project_id=row.tenant_id, source_id=row.id)

@@ -46,13 +46,18 @@ class ReplicationPoliciesController(controller.Controller):
     def update(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Set values of the policy of a source; those that are left out stay.
 
-        :raises BadRequest: the instance has not our guest agent, or its replicas must not have the
-            volume type
+        :raises BadRequest: the instance is a replica, or has not our guest agent, or its replicas
+            must not have the volume type
         :raises HTTPServiceUnavailable: whether they may have it cannot be told
         """
         context = self.context_of(req)
         row = controller.find_instance(context, f'{_KEY}:update', id)
         content = self.content_of(body, _KEY, schemas.REPLICATION_POLICY)
+        if row.slave_of_id is not None:
+            raise trove_exceptions.BadRequest(
+                message=f'instance {row.id}: is a replica; set the policy of its source '
+                f'{row.slave_of_id}, which is for all its replicas'
+            )
         version = trove_db.version_of(row.datastore_version_id)
         if not version.has_our_guest_agent:
             raise trove_exceptions.BadRequest(

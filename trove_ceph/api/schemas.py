@@ -37,8 +37,9 @@ _INSTANCE = {'type': 'string', 'pattern': _ID, 'description': "an instance's id"
 _FLAG = {'type': 'boolean', 'description': 'true or false'}
 _REASON = {
     'type': ['string', 'null'],
-    'pattern': r'^[^\x00-\x1f\x7f]{0,255}\Z',
-    'description': 'one line of up to 255 characters',
+    # Trove's tables may be in MySQL's utf8mb3, which has no characters beyond these.
+    'pattern': r'^[^\x00-\x1f\x7f\U00010000-\U0010ffff]{0,255}\Z',
+    'description': 'one line of up to 255 characters, without emoji',
 }
 
 BACKUP: dict[str, Any] = {

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from trove_ceph import times
 from trove_ceph.db import backup_record
 from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
@@ -152,5 +153,5 @@ def failover(record: ReplacementRecord, with_servers: bool) -> Mapping[str, Any]
 
 
 def timestamp(time: datetime.datetime | None) -> str | None:
-    """Return a time in UTC as answers show it."""
-    return None if time is None else f'{time.replace(tzinfo=None).isoformat()}Z'
+    """Return a time as answers show it."""
+    return None if time is None else times.utc_text(time)

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, times
 from trove_ceph.db import backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import Event
@@ -149,7 +149,7 @@ class BackupResults(backup_rows.BackupRows):
         self._move(
             claim,
             Event.SUSPECT,
-            verification={'at': f'{now.isoformat()}Z', **verification},
+            verification={'at': times.utc_text(now), **verification},
             verify_sec=verify_sec,
             verify_error=error,
         )
@@ -189,7 +189,7 @@ class BackupResults(backup_rows.BackupRows):
         """
         now = self._transactions.clock()
         columns: dict[str, Any] = {
-            'verification': {'at': f'{now.isoformat()}Z', **verification},
+            'verification': {'at': times.utc_text(now), **verification},
             'verify_sec': verify_sec,
             'verify_wanted_at': None,
             'verify_failures': None,

@@ -10,7 +10,7 @@ import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
-from trove_ceph.db import tables
+from trove_ceph.db import tables, trove_tasks
 from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
@@ -93,6 +93,17 @@ class FailoverPolicyStore:
         """Delete a policy; idempotent."""
         with self._transactions.writing() as session:
             session.execute(sa.delete(_Row).where(_Row.policy_id == policy_id))
+
+    @retry_on_deadlock
+    def prune(self) -> None:
+        """Delete the policies of instances that are deleted."""
+        of_deleted = ~trove_tasks.exists(_Row.target)
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.delete(_Row)
+                .where(_Row.scope == str(Scope.INSTANCE), of_deleted)
+                .execution_options(synchronize_session=False)
+            )
 
 
 def _new_row(

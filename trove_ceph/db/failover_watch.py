@@ -54,11 +54,23 @@ class FailoverWatchStore:
     def record_report(self, claim: Claim, report: Mapping[str, Any]) -> None:
         """Record what a round has found; do nothing if the claim is lost."""
         with self._transactions.writing() as session:
-            session.execute(
-                sa.update(_Row)
-                .where(*claims.write_conditions(claim))
-                .values(report=dict(report), reported_at=self._transactions.database_time(session))
-            )
+            now = self._transactions.database_time(session)
+            self._write(session, claim, report=dict(report), reported_at=now)
+
+    @retry_on_deadlock
+    def record_failure(self, claim: Claim, report: Mapping[str, Any]) -> None:
+        """Record that a round has failed; the time stays that of the last one that has not.
+
+        So the age of the report shows that nothing is watched. Do nothing if the claim is lost.
+        """
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            began_at = sa.func.coalesce(_Row.reported_at, now)
+            self._write(session, claim, report=dict(report), reported_at=began_at)
+
+    @staticmethod
+    def _write(session: orm.Session, claim: Claim, **values: Any) -> None:
+        session.execute(sa.update(_Row).where(*claims.write_conditions(claim)).values(**values))
 
     @retry_on_deadlock
     def set_maintenance(self, reason: str | None) -> None:

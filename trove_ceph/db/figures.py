@@ -250,7 +250,7 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
     row = tables.ReplicaRow
     observed = (row.is_replicating, row.lag_sec, row.lag_transactions, row.own_bytes)
     columns = (row.state, *observed, row.observed_at, row.cloned_at)
-    query = sa.select(*columns, row.last_cause, row.reprovisioned_at, row.failures)
+    query = sa.select(*columns, row.last_cause, row.reprovisioned_at, row.failures, row.ended_at)
     found = session.execute(query).all()
     states = collections.Counter(ReplicaState(one.state) for one in found)
     causes = collections.Counter(
@@ -274,16 +274,27 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
         ],
         own_bytes=sum(one.own_bytes or 0 for one in found),
         reprovisioned={cause: causes[cause] for cause in Cause},
-        failed=sum(one.failures > 0 for one in found),
+        failed=sum(
+            one.failures > 0 and one.ended_at is not None and one.ended_at >= now - RECENT
+            for one in found
+        ),
     )
 
 
 def _count_not_waiting(session: orm.Session) -> int:
+    """Count the sources whose policies want commits to wait, and which do not, or have no replica.
+
+    It is not known of a source with a replica at which the watch has not looked yet.
+    """
     row, policy = tables.ReplicaRow, tables.ReplicationPolicyRow
+    may_wait = sa.exists().where(
+        row.source_id == policy.instance_id, row.semi_sync_active.is_not(False)
+    )
+    is_replica = sa.exists().where(row.instance_id == policy.instance_id)
     query = (
-        sa.select(sa.func.count(row.source_id.distinct()))
-        .join(policy, policy.instance_id == row.source_id)
-        .where(policy.semi_sync, row.semi_sync_active.is_(False))
+        sa.select(sa.func.count())
+        .select_from(policy)
+        .where(policy.semi_sync, ~may_wait, ~is_replica)
     )
     return session.scalar(query) or 0
 

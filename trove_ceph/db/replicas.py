@@ -259,17 +259,14 @@ class ReplicaStore:
         requested_by: Requester,
         reason: str,
         cause: Cause = Cause.REQUEST,
-        expected_task: str = 'NONE',
     ) -> ReplicaRecord:
         """Request the re-provisioning of a replica, and set the task of the instance.
 
         :param reason: for tenants
-        :param expected_task: the name of the present task of the instance
         :raises RecordNotFoundError: it is no replica
         :raises ReprovisioningRefusedError: it is being re-provisioned already, the instance is
-            deleted, or it has another task; nothing is written
+            deleted, or it has a task other than to be restarted; nothing is written
         """
-        before = Task[expected_task]
         with self._transactions.writing() as session:
             row = session.get(_Row, instance_id, with_for_update=True)
             if row is None:
@@ -277,7 +274,10 @@ class ReplicaStore:
             if ReplicaState(row.state).is_reprovisioning:
                 raise _refused(row, 'it is being re-provisioned already')
             now = self._transactions.database_time(session)
-            if not trove_tasks.replace(session, instance_id, before, _TASK, now):
+            for before in trove_tasks.IDLE:
+                if trove_tasks.replace(session, instance_id, before, _TASK, now):
+                    break
+            else:
                 raise _refused(row, trove_tasks.why_refused(session, instance_id))
             values = {
                 'state': replica_states.next_state(ReplicaState(row.state), Event.REQUEST),
@@ -285,8 +285,7 @@ class ReplicaStore:
                 'requested_by': requested_by,
                 'reason': reason,
                 'cause': cause,
-                # A task that an operator has not reset yet is not to be set again.
-                'task_before': Task.NONE.name if before is _TASK else before.name,
+                'task_before': before.name,
                 'requested_at': now,
                 'updated_at': now,
                 'error': None,

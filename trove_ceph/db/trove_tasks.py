@@ -7,6 +7,7 @@ transaction of our own row excludes the operations of Trove as long as that row 
 
 import datetime
 import enum
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -37,6 +38,10 @@ class Task(enum.Enum):
     EJECTION_ERROR = (0x56, 'Replica Source Ejection Error.')
 
 
+#: Those of an instance on which nothing works.
+IDLE = (Task.NONE, Task.RESTART_REQUIRED)
+
+
 def replace(
     session: orm.Session, instance_id: str, before: Task, after: Task, now: datetime.datetime
 ) -> bool:
@@ -60,10 +65,19 @@ def is_idle_replica(session: orm.Session, instance_id: str, source_id: str) -> b
     query = sa.select(row.id).where(
         row.id == instance_id,
         row.slave_of_id == source_id,
-        row.task_id.in_([one.value[0] for one in (Task.NONE, Task.RESTART_REQUIRED)]),
+        row.task_id.in_([one.value[0] for one in IDLE]),
         row.deleted == sa.false(),
     )
     return session.scalar(query.with_for_update()) is not None
+
+
+def exists(instance_id: Any) -> sa.sql.elements.ColumnElement[bool]:
+    """Return the condition that an instance exists and is not deleted.
+
+    :param instance_id: the column of a query, with its id
+    """
+    row = _INSTANCES.c
+    return sa.exists().where(row.id == instance_id, row.deleted == sa.false())
 
 
 def flavor(session: orm.Session, instance_id: str) -> str | None:

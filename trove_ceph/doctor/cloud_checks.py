@@ -4,6 +4,7 @@
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 
+from trove_ceph import times
 from trove_ceph.doctor import cloud_facts, remedies, settings
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.check import Check, System
@@ -28,7 +29,7 @@ def check_services(services: Sequence[cloud_facts.ServiceFacts]) -> Iterator[Fin
     """Yield the services that are down although nobody has disabled them."""
     for one in services:
         if one.is_enabled and not one.is_up:
-            since = one.updated_at.isoformat() if one.updated_at else 'never'
+            since = times.utc_text(one.updated_at) if one.updated_at else 'never'
             yield error(
                 f'{one.binary} on {one.host}',
                 f'down; last heartbeat {since}',

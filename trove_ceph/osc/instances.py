@@ -74,11 +74,15 @@ class ListInstanceDetails(base.Lister):
 
     def take_action(self, parsed_args: Any) -> base.Shown:
         api = base.connection_of(self)
+        limit = parsed_args.limit
         found = api.get_pages(
-            'instance_details', parsed_args.limit, all_projects=parsed_args.all_projects
+            'instance_details',
+            # The service does not know which of them are listed.
+            None if parsed_args.problems else limit,
+            all_projects=parsed_args.all_projects,
         )
         if parsed_args.problems:
-            found = [one for one in found if one['problem']]
+            found = [one for one in found if one['problem']][:limit]
         if parsed_args.used:
             found = [one | {'used_bytes': _used_bytes(api, one['id'])} for one in found]
         columns = {**self.short, **(self.more if parsed_args.long else {})}

@@ -18,7 +18,7 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
-from trove_ceph.db import claims, replicas, work_queue
+from trove_ceph.db import claims, failover_policies, replicas, work_queue
 from trove_ceph.db import replacements as replacement_store
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
@@ -346,8 +346,9 @@ class Manager(manager.Manager):
         expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
 
     @periodic_task.periodic_task(spacing=_PRUNING_SPACING_SEC)
-    def prune_replacements(self, context):
-        """Delete the records of replacements that ended long ago."""
+    def prune_records(self, context):
+        """Delete records of replacements that ended long ago, and policies of deleted instances."""
+        failover_policies.FailoverPolicyStore().prune()
         self._replacements().prune(datetime.timedelta(days=CONF.trove_ceph_replacement.keep_days))
 
     # The API calls this when it has recorded a failover (notify.py).

@@ -8,6 +8,8 @@ from typing import Any
 
 from cliff import columns
 
+from trove_ceph import times
+
 
 class Optional(columns.FormattableColumn):
     """A value that may be missing."""
@@ -51,7 +53,7 @@ def of(value: Any) -> Any:
     if isinstance(value, (dict, list, tuple)):
         return Structure(value)
     if isinstance(value, datetime.datetime):
-        return value.isoformat()
+        return times.utc_text(value)
     if isinstance(value, enum.StrEnum):
         return str(value)
     return Optional(value) if value is None else value

@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trove_ceph import times
 from trove_ceph.cmd.manage import base, columns, database
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 def _time(time: datetime.datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
+    return None if time is None else times.utc_text(time)
 
 
 @contextlib.contextmanager

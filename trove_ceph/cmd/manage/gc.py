@@ -94,8 +94,7 @@ class _OrphanCommand(base.Lister):
         if not found:
             self.note('There are no orphans.')
         return ('kind', 'name', 'since', 'reason', 'outcome'), [
-            (str(orphan.kind), orphan.name)
-            + (columns.of(orphan.since and orphan.since.isoformat()), orphan.reason, outcome)
+            (str(orphan.kind), orphan.name) + (columns.of(orphan.since), orphan.reason, outcome)
             for orphan, outcome in zip(found, outcomes, strict=True)
         ]
 

@@ -150,9 +150,7 @@ def _facts(guest: 'GuestRecord', now: datetime.datetime) -> Mapping[str, Any]:
         'answer_sec': columns.Seconds(answered),
     }
     derived |= {
-        name: columns.of(time and time.isoformat())
-        for name in ('created_at', 'updated_at', 'seen_at')
-        for time in (getattr(guest, name),)
+        name: columns.of(getattr(guest, name)) for name in ('created_at', 'updated_at', 'seen_at')
     }
     return {
         name: derived[name] if name in derived else columns.of(getattr(guest, name))

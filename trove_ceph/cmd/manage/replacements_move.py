@@ -113,7 +113,9 @@ class MoveHost(base.Lister):
                 outcomes.append(f'unknown: {error}')
                 is_stopped = True
                 continue
-            if move.has_left(ended):
+            if ended is None:
+                self.note(f'instance {one.instance_id}: has left the host meanwhile')
+            if ended is None or move.has_left(ended):
                 outcomes.append(_MOVED)
                 continue
             text = ended.error or f'it is on {ended.new_host} again'

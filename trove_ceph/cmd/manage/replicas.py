@@ -204,9 +204,15 @@ class Reprovision(_ReplicasCommand, base.Lister):
             now = store.now()
             instance_ids = parsed_args.instances
             if parsed_args.volume_type is not None:
-                found = store.list(is_reprovisioning=False)
-                found = _of_volume_type(found, parsed_args.volume_type)
-                instance_ids = [one.instance_id for one in found]
+                found = _of_volume_type(store.list(), parsed_args.volume_type)
+                instance_ids = [one.instance_id for one in found if not one.state.is_reprovisioning]
+                if not found:
+                    # Such as the name of a pool instead of that of a type.
+                    self.exit_status = base.ExitStatus.DIFFERS
+                    self.note(
+                        f'No replica has the volume type {parsed_args.volume_type}; "openstack '
+                        'volume type list" shows the types.'
+                    )
             requested = self.request_each(
                 instance_ids,
                 lambda one: store.request(one, Requester.OPERATOR, parsed_args.reason),

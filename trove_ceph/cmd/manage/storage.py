@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, times
 from trove_ceph.cmd.manage import base, columns, options
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.osc import columns as osc_columns
@@ -218,7 +218,7 @@ def as_document(found: tasks.Job) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        return value.isoformat()
+        return times.utc_text(value)
     return value if value is None or isinstance(value, (int, float)) else str(value)
 
 

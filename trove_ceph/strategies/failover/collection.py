@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trove_ceph import exceptions
 from trove_ceph.db.failover_record import FailoverPolicy, Preference
-from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import ReplacementRecord, RequestedBy
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.failover import fleet_guards, history, verdicts
@@ -37,7 +36,6 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     :param now: by the clock of the memory
     :raises ServiceUnavailableError: the database does not answer
     """
-    # Before the instances, so that each policy of an instance that is absent there is an orphan.
     policies = deps.policies.all()
     reports = deps.databases.list_reports()
     listed = {one.id: one for one in deps.databases.list_instances()}
@@ -82,9 +80,6 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
         failures=tuple(asking.failures),
         replacements=_automatic(deps, time - history.KEPT),
         maintenance=deps.watch.read().maintenance,
-        orphans=tuple(
-            one for one in policies if one.scope is Scope.INSTANCE and one.target not in listed
-        ),
         prefers_replica=frozenset(
             one for one, policy in applied.items() if policy.prefer is Preference.REPLICA
         ),

@@ -6,7 +6,6 @@ import datetime
 import enum
 from collections.abc import Collection, Mapping, Sequence
 
-from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.replacement_record import ReplacementRecord
 
 
@@ -113,7 +112,6 @@ class RoundFacts:
     :param failures: the services that did not answer in this round, with their errors
     :param replacements: automatic ones that are open, or have ended within the last day
     :param maintenance: why an operator holds all automatic failovers; None: none does
-    :param orphans: the policies whose instances are deleted
     :param time: by the clock of the database, like the times of replacements
     """
 
@@ -127,7 +125,6 @@ class RoundFacts:
     failures: Sequence[str] = ()
     replacements: Sequence[ReplacementRecord] = ()
     maintenance: str | None = None
-    orphans: Sequence[FailoverPolicy] = ()
     prefers_replica: Collection[str] = frozenset()
 
 

@@ -4,6 +4,7 @@
 import datetime
 from collections.abc import Sequence
 
+from trove_ceph import times
 from trove_ceph.db.replacement_record import ReplacementRecord
 
 #: The time for which :class:`.facts.RoundFacts` has the replacements that have ended.
@@ -53,6 +54,6 @@ def why_paused(
     if time >= until:
         return None
     return (
-        f'its automatic failover ended at {ended_at.isoformat()}; the next one is allowed '
-        f'from {until.isoformat()}'
+        f'its automatic failover ended at {times.utc_text(ended_at)}; the next one is '
+        f'allowed from {times.utc_text(until)}'
     )

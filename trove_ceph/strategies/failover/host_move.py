@@ -109,13 +109,19 @@ class HostMove:
                 found.append(Candidate(one.id, one.project_id, refused))
         return sorted(found, key=lambda one: (one.project_id, one.instance_id))
 
-    def move(self, candidate: Candidate) -> ReplacementRecord:
+    def move(self, candidate: Candidate) -> ReplacementRecord | None:
         """Move one database, and wait until it serves on another host.
 
-        :returns: its failover, which has ended
+        :returns: its failover, which has ended; None: it was deleted, or has left the host by
+            itself, while others were moved
         :raises ReplacementRefusedError: it cannot be moved now; nothing was changed
         :raises InProgressError: its failover did not end in time; it goes on
         """
+        facts = self.databases.find_facts(candidate.instance_id)
+        if facts is None or facts.is_deleted:
+            return None
+        if facts.server_id not in self.servers.list_on_host(self.host):
+            return None
         record, task = self._new_record(candidate.instance_id)
         requested = self.store.request(record, expected_task=task)
         deadline, step = self.start_wait(self.timeout_sec), None

@@ -80,15 +80,12 @@ class Watcher:
             findings[instance_id] = _request(deps, findings[instance_id], facts)
         shown = dataclasses.replace(decided, findings=tuple(findings.values()))
         deps.watch.record_report(claim, report.of_decision(facts, shown))
-        for policy in facts.orphans:
-            LOG.info('%s: delete the policy, since its instance is gone', policy)
-            deps.policies.remove(policy.policy_id)
 
     def _report_failure(self, error: Exception) -> None:
         if self._claim is None:
             return
         try:
-            self._deps.watch.record_report(self._claim, report.of_failure(error))
+            self._deps.watch.record_failure(self._claim, report.of_failure(error))
         except Exception as second:
             # Most likely the database failed, which the log has already.
             LOG.debug('Automatic failover: the round cannot be reported: %s', second)

@@ -14,6 +14,7 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Mapping
 
+from trove_ceph import times
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 
@@ -53,9 +54,9 @@ def why_not_known(
         return 'no look has found out what the source had'
     if served_until - seen_at > MOST_UNKNOWN:
         return (
-            f'the source served until {served_until.isoformat()} or longer, and last answered a '
-            f'look at {seen_at.isoformat()}; {MOST_UNKNOWN.total_seconds():.0f} s are allowed '
-            'between the two'
+            f'the source served until {times.utc_text(served_until)} or longer, and last answered '
+            f'a look at {times.utc_text(seen_at)}; {MOST_UNKNOWN.total_seconds():.0f} s are '
+            'allowed between the two'
         )
     return None
 

@@ -60,8 +60,8 @@ def _type_of_policy(tiers: tier_types.TiersFile, policy: ReplicationPolicy | Non
         # The tiers file was changed since the policy was set.
         raise exceptions.ReplicaRefusedError(
             f'instance {policy.instance_id}: its policy has --replica-volume-type '
-            f'{policy.replica_volume_type}, which is not for replicas; set one of '
-            f'{", ".join(tiers.for_replicas)}, or default'
+            f'{policy.replica_volume_type}, which is not for replicas any more; set another one, '
+            'or default'
         )
     return policy.replica_volume_type
 
@@ -74,8 +74,8 @@ def _type_by_tiers(tiers: tier_types.TiersFile, of_source: str, requested: str) 
         return by_tier
     if requested not in fitting:
         raise exceptions.ReplicaRefusedError(
-            f'volume type {requested} is not for replicas, expected one of {", ".join(fitting)}; '
-            'create another replica, and delete this one'
+            f'volume type {requested} is not for replicas; create another replica, and delete '
+            'this one'
         )
     # The tiers file may name another tier for replicas by now, or none.
     return by_tier if fitting[requested].purpose is Purpose.REPLICA else requested

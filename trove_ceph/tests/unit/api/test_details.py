@@ -91,6 +91,13 @@ class DetailsTest(base.BaseTestCase):
         status, body = self.ask('GET', '/backup_details?all_projects=1', role='admin')
         listed = {one['id'] for one in body['backup_details']}
         self.assertLessEqual({mine.id, other.id}, listed)
+        # The lists of another project's instance need no option.
+        path = f'/backup_details?instance_id={other.instance_id}'
+        _status, body = self.ask('GET', path, role='admin')
+        (found,) = body['backup_details']
+        self.assertEqual((other.id, 'taken'), (found['id'], found['state']))
+        _status, body = self.ask('GET', path)
+        self.assertEqual([], body['backup_details'])
         status, body = self.ask('GET', '/backup_details?all_projects=1')
         self.assertEqual(403, status)
         self.assertIn('backup_detail:index:all_projects', body['forbidden']['message'])
@@ -272,4 +279,6 @@ class DetailsTest(base.BaseTestCase):
         self.world.records.find = fail
         status, body = self.ask('GET', f'/backup_details/{backup.id}')
         self.assertEqual(503, status)
-        self.assertIn('db sync', body['serviceUnavailable']['message'])
+        message = body['serviceUnavailable']['message']
+        self.assertIn('repeat the request later', message)
+        self.assertNotIn('db sync', message)

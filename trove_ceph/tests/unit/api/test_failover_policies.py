@@ -54,6 +54,16 @@ class FailoverPoliciesTest(base.BaseTestCase):
         self.assert_refused(self.ask('GET', path), 404, 'cannot be found')
         self.assertEqual([], self.list())
 
+    def test_refuses_policies_without_effect(self):
+        foreign = self.world.add_instance(version_id=trove_database.foreign_version())
+        member = self.world.add_instance(cluster_id='cluster')
+        for target, why in ((foreign.id, 'another guest agent'), (member.id, 'is in a cluster')):
+            self.assert_refused(self.create(target=target), 400, why)
+        for target in ('mysql/', '/'):
+            answer = self.create('datastore', target, role='admin')
+            self.assert_refused(answer, 400, 'has no version after the slash')
+        self.assertEqual([], self.list('?all_projects=1', role='admin'))
+
     def test_a_disabled_policy(self):
         self.assertFalse(self.created(enabled=False)['enabled'])
 

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 
 import fixtures
+import oslo_db.exception
 from oslo_policy import policy as oslo_policy
 from oslotest import base
 from trove.common import cfg as trove_cfg
@@ -14,7 +15,7 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.api import rules
-from trove_ceph.db.replacement_record import ReplacementKind
+from trove_ceph.db.replacement_record import FailoverCause, ReplacementKind
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -165,6 +166,19 @@ class FailoversTest(base.BaseTestCase):
         self.world.now += 31 * MINUTE
         self.fail_over(force=True)
 
+    def test_resizes_and_moves_of_a_host_are_not_forced_failovers(self):
+        for _ in range(3):
+            shown = self.fail_over(force=True)
+            self.world.end(shown['id'])
+        records = self.world.replacements.list(instance_id=self.instance.id)
+        others = [
+            dataclasses.replace(records[0], kind=ReplacementKind.RESIZE, cause=None),
+            dataclasses.replace(records[1], cause=FailoverCause.MAINTENANCE),
+            records[2],
+        ]
+        self.world.replacements.list = lambda **_options: others
+        self.assertTrue(self.fail_over(force=True)['force'])
+
     def test_hides_failovers_of_other_projects(self):
         shown = self.fail_over()
         other = {'project': self.world.other}
@@ -183,8 +197,9 @@ class FailoversTest(base.BaseTestCase):
             ('operator', self.world.project), (shown['requested_by'], shown['project_id'])
         )
         self.assertEqual([], self.list(**admin))
-        (found,) = self.list('?all_projects=1', **admin)
-        self.assertEqual(shown['id'], found['id'])
+        for query in ('?all_projects=1', f'?instance_id={self.instance.id}'):
+            (found,) = self.list(query, **admin)
+            self.assertEqual(shown['id'], found['id'])
         # The tenant sees that it was the operator.
         self.assertEqual('operator', self.list()[0]['requested_by'])
 
@@ -233,6 +248,7 @@ class FailoversTest(base.BaseTestCase):
             ({'reason': 'x' * 256}, 'failover.reason: must be one line of up to 255 characters'),
             ({'reason': 'a\nb'}, 'failover.reason: must be one line'),
             ({'reason': 'a\n'}, 'failover.reason: must be one line'),
+            ({'reason': '\U0001f525'}, 'without emoji'),
             ({'forced': True}, 'did you mean force?'),
         ):
             self.assert_refused(self.request(**values), 400, message)
@@ -240,12 +256,32 @@ class FailoversTest(base.BaseTestCase):
         self.assertEqual([], self.list())
         self.assertEqual('', self.fail_over(reason=None)['reason'])
 
+    def test_reveals_nothing_of_a_failed_statement(self):
+        def fail(*_arguments, **_options):
+            raise exceptions.ServiceUnavailableError(
+                'the database failed: INSERT INTO trove_ceph_replacements (volume_id) VALUES (?)'
+            )
+
+        self.world.replacements.request = fail
+        status, body = self.request()
+        self.assertEqual(503, status)
+        self.assertNotIn('INSERT', body['serviceUnavailable']['message'])
+
+    def test_reports_that_the_database_does_not_answer(self):
+        def fail(**_filters):
+            raise oslo_db.exception.DBConnectionError(Exception('db.example.org'))
+
+        self.useFixture(fixtures.MonkeyPatch('trove.instance.models.DBInstance.find_all', fail))
+        status, body = self.request()
+        self.assertEqual(503, status)
+        self.assertNotIn('example.org', body['serviceUnavailable']['message'])
+
     def test_reports_a_database_without_our_tables(self):
         def fail(*_arguments, **_options):
             raise exceptions.ServiceUnavailableError('table x does not exist; run "db sync"')
 
         self.world.replacements.list = fail
-        self.assert_refused(self.ask('GET', '/failovers'), 503, 'db sync')
+        self.assert_refused(self.ask('GET', '/failovers'), 503, 'the database, or another service')
 
 
 class RulesTest(base.BaseTestCase):

@@ -222,6 +222,7 @@ class ListTest(ReplicationTest):
         admin = {'role': 'admin', 'project': self.world.other}
         self.assertEqual({other.id}, self.ids(**admin))
         self.assertLessEqual({ours.id, other.id}, self.ids('?all_projects=1', **admin))
+        self.assertEqual({ours.id}, self.ids(f'?source_id={self.source.id}', **admin))
         answer = self.ask('GET', '/replication?all_projects=1')
         self.assert_refused(answer, 403, 'all_projects')
 
@@ -248,7 +249,9 @@ class ListTest(ReplicationTest):
 
         self.world.add_replica(self.source)
         self.world.replicas.list = fail
-        self.assert_refused(self.ask('GET', '/replication'), 503, 'db sync')
+        self.assert_refused(
+            self.ask('GET', '/replication'), 503, 'the database, or another service'
+        )
 
 
 class ReprovisionTest(ReplicationTest):

@@ -143,6 +143,12 @@ class ReplicationPoliciesTest(base.BaseTestCase):
         self.assertEqual([], self.world.replication_policies.all())
         self.assertEqual(200, self.set(replica_volume_type=None)[0])
 
+    def test_refuses_replicas(self):
+        replica = self.world.add_replica(self.source)
+        answer = self.set(f'/replication_policies/{replica.id}', semi_sync=True)
+        self.assert_refused(answer, 400, f'set the policy of its source {self.source.id}')
+        self.assertEqual([], self.world.replication_policies.all())
+
     def test_refuses_instances_of_other_guest_managers(self):
         foreign = self.world.add_instance(version_id=trove_database.foreign_version())
         answer = self.set(f'/replication_policies/{foreign.id}', semi_sync=True)

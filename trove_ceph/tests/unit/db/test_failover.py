@@ -113,6 +113,18 @@ class FailoverWatchStoreTest(_StoreTestCase):
         found = self.store.read()
         self.assertEqual(({'hold': None}, self.now), (found.report, found.reported_at))
 
+    def test_a_failed_round_is_no_report(self):
+        """The age of the report shows that nothing is watched."""
+        claim = self.store.begin_watching(claims.Claimant('worker'))
+        self.store.record_failure(claim, {'hold': 'the last round failed'})
+        began = self.now
+        self.assertEqual(began, self.store.read().reported_at)
+        self.pass_time(10)
+        self.store.record_failure(claim, {'hold': 'the last round failed again'})
+        found = self.store.read()
+        self.assertEqual('the last round failed again', found.report['hold'])
+        self.assertEqual(began, found.reported_at)
+
     def test_maintenance(self):
         self.store.set_maintenance('new switch')
         began = self.now

@@ -207,7 +207,7 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
     def test_failed_before_a_change_returns_to_the_task_before(self):
         self.add('r')
         self.trove.set('r', task_id=RESTART_REQUIRED)
-        self.store.request('r', Requester.TENANT, 'why', expected_task='RESTART_REQUIRED')
+        self.store.request('r', Requester.TENANT, 'why')
         found = self.store.fail(self.store.claim('r', CLAIMANT), 'no space')
         self.assertEqual(('no space', 1, None), (found.error, found.failures, found.last_reason))
         self.assertEqual(RESTART_REQUIRED, self.trove.task('r'))

@@ -77,6 +77,11 @@ class CommandsTest(harness.CommandTestCase):
         (row,) = self.shown('list --problems')
         self.assertEqual(damaged.id, row['ID'])
         self.assertIn('damaged', row['Problem'])
+        # The limit is that of the list, not of those that are looked at.
+        for _ in range(2):
+            self.world.add_instance()
+        (row,) = self.shown('list --problems --limit 1')
+        self.assertEqual(damaged.id, row['ID'])
 
     def test_shows(self):
         self.name('shop', self.instance)

@@ -144,13 +144,6 @@ class WatcherTest(base.BaseTestCase):
         self.assertEqual(['db-1'], self.world.requested())
         self.assertNotIn('server-db-2', self.world.asked)
 
-    def test_deletes_the_policies_of_deleted_instances(self):
-        self.world.policies.add(Scope.INSTANCE, 'db-1')
-        self.world.policies.add(Scope.INSTANCE, 'db-2')
-        self.world.ids.remove('db-2')
-        self.run_rounds(30)
-        self.assertEqual(['mysql', 'db-1'], [one.target for one in self.world.policies.all()])
-
     def test_without_silent_agents_nothing_is_asked(self):
         self.run_rounds()
         self.assertEqual([], self.world.asked)

@@ -143,8 +143,18 @@ class HostMoveTest(base.BaseTestCase):
         (candidate,) = self.move.list()
         self.facts['a'] = dataclasses.replace(self.facts['a'], task='BACKUP')
         self.assertRaises(exceptions.ReplacementRefusedError, self.move.move, candidate)
+
+    def test_database_that_has_left_meanwhile(self):
+        """Such as by its tenant's own failover or resize, or by its deletion."""
+        self.add('a')
+        (candidate,) = self.move.list()
+        self.facts['a'] = dataclasses.replace(self.facts['a'], server_id='new')
+        self.assertIsNone(self.move.move(candidate))
+        self.facts['a'] = dataclasses.replace(self.facts['a'], is_deleted=True)
+        self.assertIsNone(self.move.move(candidate))
         del self.facts['a']
-        self.assertRaises(exceptions.ReplacementRefusedError, self.move.move, candidate)
+        self.assertIsNone(self.move.move(candidate))
+        self.assertIsNone(self.store.find_open('a'))
 
     def test_failover_that_takes_long(self):
         self.add('a')

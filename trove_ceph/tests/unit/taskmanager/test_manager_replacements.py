@@ -12,6 +12,8 @@ from trove.common import notification
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
+from trove_ceph.db import failover_policies
+from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import ReplacementState
 from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.taskmanager import manager
@@ -262,5 +264,15 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(['start_due'], self.calls)
 
     def test_prunes_old_records(self):
-        self.manager.prune_replacements(None)
+        self.manager.prune_records(None)
         self.assertEqual(['prune 90'], self.calls)
+
+    def test_prunes_failover_policies_of_deleted_instances(self):
+        store = failover_policies.FailoverPolicyStore()
+        for target in (self.world.instance.id, 'deleted'):
+            policy = store.add(Scope.INSTANCE, target, project_id='project')
+            self.addCleanup(store.remove, policy.policy_id)
+        of_datastore = store.add(Scope.DATASTORE, 'mysql')
+        self.addCleanup(store.remove, of_datastore.policy_id)
+        self.manager.prune_records(None)
+        self.assertEqual({self.world.instance.id, 'mysql'}, {one.target for one in store.all()})

@@ -204,7 +204,7 @@ class ReplicaClonesTest(ReplicaVolumesCase):
     def test_refuses_a_policy_whose_tier_is_gone(self):
         self.world.cinder.add_type('tape')
         self.world.policies.set(self.world.instance.id, replica_volume_type='tape')
-        self.assertIn('set one of nvme, nvme-replica, or default', self.refusal())
+        self.assertIn('set another one, or default', self.refusal())
 
     def test_refuses_a_source_whose_settings_lose_commits(self):
         answer = {'reasons': [{'object': 'sync_binlog', 'remedy': 'set it to 1'}]}

@@ -59,7 +59,7 @@ class GuestsTest(guest_helpers.GuestStoreTestCase):
         self.make('g', GuestState.RETIRED, encrypted_key='secret')
         found = self.json_of('show', 'g')
         self.assertEqual(('retired', 'why'), (found['state'], found['reason']))
-        self.assertEqual(self.now.isoformat(), found['created_at'])
+        self.assertEqual(f'{self.now.isoformat()}Z', found['created_at'])
         self.assertNotIn('secret', json.dumps(found))
         self.assertIn('why', self.run_command('show', 'g').out)
         result = self.run_command('show', 'x', status=1)

@@ -175,10 +175,17 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         store.request('three', Requester.TENANT, 'why')
         store.fail(store.claim('three', Claimant('x')), 'no space')
         store.request('three', Requester.TENANT, 'why')
+        # That a replica failed long ago, such as for want of quota, says nothing of it now.
+        self.trove.add('four')
+        self.now = now - datetime.timedelta(days=2)
+        store.register('four', 'p', 's', 'v-four', now - hour)
+        store.request('four', Requester.TENANT, 'why')
+        store.fail(store.claim('four', Claimant('x')), 'the quota is used up')
+        self.now = now
         found = self.samples()
         name = 'trove_ceph_replica'
         for key, value in (
-            ((f'{name}s', 'following'), 2),
+            ((f'{name}s', 'following'), 3),
             ((f'{name}s', 'requested'), 1),
             ((f'{name}s', 'returning'), 0),
             ((f'{name}s_not_replicating',), 1),
@@ -214,7 +221,11 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
                 name = f'{source_id}-{number}'
                 store.register(name, 'p', source_id, f'v-{name}', None)
                 store.observe(store.find(name), Observation(True, semi_sync_active=is_active))
+        # Left from when it was a source.
+        policies.set('waits-0', semi_sync=True)
         self.assertEqual(1, self.samples()[('trove_ceph_semi_sync_inactive',)])
+        policies.set('without-replicas', semi_sync=True)
+        self.assertEqual(2, self.samples()[('trove_ceph_semi_sync_inactive',)])
 
     def test_without_replicas(self):
         found = self.samples()

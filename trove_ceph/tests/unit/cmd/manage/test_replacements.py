@@ -56,7 +56,7 @@ class ReplacementsTest(replacement_helpers.ReplacementStoreTestCase):
                 for name in ('kind', 'requested_by', 'state', 'old_host', 'port_ids', 'ended_at')
             ),
         )
-        created = self.store.find('r').created_at.isoformat()
+        created = f"{self.store.find('r').created_at.isoformat()}Z"
         self.assertEqual(created, found['created_at'])
         self.assertGreaterEqual(found['age_sec'], 0)
 

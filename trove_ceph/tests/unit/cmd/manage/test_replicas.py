@@ -175,6 +175,14 @@ class ReplicasTest(replica_helpers.ReplicaStoreTestCase):
         self.assertIsNone(self.store.find('other').request_id)
         self.assertEqual([], json.loads(self.run_command(*words, '-f', 'json').out))
 
+    def test_reprovision_by_a_volume_type_that_no_replica_has(self):
+        """Such as the name of a pool, while replicas with lost data stay in service."""
+        self.add('one')
+        self.volumes(one='ephemeral')
+        words = ('reprovision', '--volume-type', 'replicas-nvme', '--reason', 'lost')
+        result = self.run_command(*words, status=1)
+        self.assertIn('No replica has the volume type replicas-nvme', result.err)
+
     def test_flatten(self):
         for instance_id in ('one', 'two'):
             self.add(instance_id, own_bytes=4096, clone_depth=2)

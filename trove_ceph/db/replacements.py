@@ -20,6 +20,7 @@ from trove_ceph.db.replacement_record import (
     RequestedBy,
 )
 from trove_ceph.db.replacement_states import Event
+from trove_ceph.db.replica_record import ReplicaState
 from trove_ceph.db.roles import Role
 from trove_ceph.db.state_machine import ABSENT
 from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
@@ -69,6 +70,10 @@ class ReplacementStore:
             returns_to = Task.NONE if record.kind.is_planned else before
             if self._find_open(session, record.instance_id) is not None:
                 raise _refused(record, 'its server is being replaced already')
+            # Before the task, which a change of a configuration group may have overwritten.
+            replica = session.get(tables.ReplicaRow, record.instance_id, with_for_update=True)
+            if replica is not None and ReplicaState(replica.state).is_reprovisioning:
+                raise _refused(record, 'it is being re-provisioned')
             if not trove_tasks.replace(session, record.instance_id, before, own, now):
                 raise _refused(record, trove_tasks.why_refused(session, record.instance_id))
             values = dataclasses.asdict(record) | {'created_at': now, 'updated_at': now}

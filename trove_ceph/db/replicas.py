@@ -91,7 +91,7 @@ class ReplicaStore:
     def adopt(
         self, instance_id: str, project_id: str, source_id: str, volume_id: str | None
     ) -> ReplicaRecord | None:
-        """Add a replica of Trove's table that has no row, or correct the source of its row.
+        """Add a replica of Trove's table that has no row, or correct its row.
 
         When it was cloned is not known.
 
@@ -110,16 +110,25 @@ class ReplicaStore:
             elif row.source_id != source_id:
                 row.source_id, row.updated_at = source_id, now
                 row.source_seen_at = row.stopped_at = None
+            if row.volume_id is None:
+                row.volume_id = volume_id
             return row.as_model()
 
     @retry_on_deadlock
-    def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
+    def promote(
+        self,
+        source_id: str,
+        candidate_id: str,
+        keeps_source: bool,
+        source_volume_id: str | None = None,
+    ) -> None:
         """Make a replica the source of all others of its source; idempotent.
 
         Its own row is removed, if it has one, and the replication policy becomes its own. The fresh
         clones that others are being given stay as they are.
 
         :param keeps_source: the old source becomes a replica; False: it is given up
+        :param source_volume_id: the volume of the old source, as Trove has it
         :raises RecordNotFoundError: the candidate is the replica of another source
         :raises InvalidTransitionError: the candidate is being re-provisioned; nothing is written
         """
@@ -134,7 +143,9 @@ class ReplicaStore:
             # Without a row of the source's replicas, the watch adds that of the old source.
             project_id = session.scalar(of_source.limit(1))
             if keeps_source and project_id is not None:
-                insert(session, _new_row(source_id, project_id, candidate_id, now))
+                row = _new_row(source_id, project_id, candidate_id, now)
+                row.volume_id = source_volume_id
+                insert(session, row)
             if candidate is not None:
                 replica_states.next_state(ReplicaState(candidate.state), Event.REMOVE)
                 session.delete(candidate)
@@ -273,6 +284,10 @@ class ReplicaStore:
                 raise exceptions.RecordNotFoundError(f'instance {instance_id}: is no replica')
             if ReplicaState(row.state).is_reprovisioning:
                 raise _refused(row, 'it is being re-provisioned already')
+            replacement = tables.ReplacementRow
+            is_open = sa.select(replacement).where(replacement.open_instance_id == instance_id)
+            if session.scalar(is_open) is not None:
+                raise _refused(row, 'its server is being replaced')
             now = self._transactions.database_time(session)
             for before in trove_tasks.IDLE:
                 if trove_tasks.replace(session, instance_id, before, _TASK, now):

@@ -30,10 +30,16 @@ class ChangedReplicas:
     def __init__(self, store: replicas.ReplicaStore):
         self._store = store
 
-    def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
+    def promote(
+        self,
+        source_id: str,
+        candidate_id: str,
+        keeps_source: bool,
+        source_volume_id: str | None = None,
+    ) -> None:
         """Make a replica the source of all others of its source, with its policy; idempotent."""
         try:
-            self._store.promote(source_id, candidate_id, keeps_source)
+            self._store.promote(source_id, candidate_id, keeps_source, source_volume_id)
         except exceptions.RecordNotFoundError as error:
             # The watch corrects the rows.
             LOG.warning('The new source is not recorded: %s', error)

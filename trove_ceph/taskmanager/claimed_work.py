@@ -5,6 +5,7 @@ An operation that waits for another service holds no thread between its attempts
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -94,6 +95,9 @@ class ClaimedWork(Generic[Found]):
             ids = set(map(self._id_of, open_ones))
             self._due = {one: at for one, at in self._due.items() if one in ids}
             due = [one for one in open_ones if self._due.get(self._id_of(one), now) <= now]
+            # New ones first, and then those that have waited longest: if there are more than
+            # threads, those that wait long must not keep the others from their turn.
+            due.sort(key=lambda one: self._due.get(self._id_of(one), -math.inf))
         for record in due:
             if not self._threads.start(functools.partial(self._attempt, record)):
                 return

@@ -80,6 +80,24 @@ class ReplicaVolumes:
             return False
         return True
 
+    def is_gone(self, volume_id: str) -> bool:
+        """Return whether a volume does not exist, in Cinder or in Ceph.
+
+        :raises ServiceUnavailableError: Cinder, or the storage service, does not answer
+        """
+        volume = self._deps.cinder.find_volume(volume_id)
+        image = None if volume is None else self._deps.find_image(volume)
+        if image is None:
+            return True
+        try:
+            self._deps.storage.describe(image, with_usage=False)
+        except exceptions.NotFoundError:
+            return True
+        except exceptions.StorageError:
+            # Its pool may answer again.
+            return False
+        return False
+
     def find_size_gib(self, volume_id: str) -> int | None:
         """Return the size of a volume; None: Cinder has no such volume."""
         volume = self._deps.cinder.find_volume(volume_id)

@@ -26,6 +26,9 @@ from trove_ceph.trove_adapter import (
     trove_db,
 )
 
+#: So many attempts run at a time in one process, however few the watch may request.
+_LEAST_REPROVISIONINGS = 4
+
 
 def make_agents(conf: cfg.ConfigOpts, context: Any) -> replication_agents.ReplicationAgents:
     """Return the guest agents of sources and replicas.
@@ -50,7 +53,10 @@ def make_reprovisionings(
     return reprovisionings.Reprovisionings(
         make_reprovision_dependencies(conf, context, deps),
         deps.backup.worker,
-        queue_worker.WorkerThreads(conf.trove_ceph_replication.reprovisionings_at_once),
+        # Requests of tenants and operators are not limited as those of the watch are.
+        queue_worker.WorkerThreads(
+            max(_LEAST_REPROVISIONINGS, conf.trove_ceph_replication.reprovisionings_at_once)
+        ),
     )
 
 

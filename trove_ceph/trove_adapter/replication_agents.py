@@ -140,7 +140,9 @@ class ReplicationAgents:
         """
         settings = self._settings(instance_id)
         return self._guest(instance_id).start_moved_server(
-            request_id, settings.version, settings.contents, settings.overrides
+            *(request_id, settings.version, settings.contents, settings.overrides),
+            # The root disk may be new.
+            is_replica=True,
         )
 
     def set_semi_sync(

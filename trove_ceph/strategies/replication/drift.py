@@ -22,8 +22,6 @@ from trove_ceph.strategies.replication.watch_dependencies import WatchSettings
 #: Errors of the receiver: the source has deleted binary logs that the replica needs. The second
 #: one is what the source itself calls it.
 _PURGED = (1236, 13114)
-#: Errors of the receiver: the source refuses the replication user.
-_REFUSED = (1044, 1045, 1130, 1227)
 #: Errors of the receiver that a fresh clone does not repair: it does not reach its source, whose
 #: connections are used up, which is shut down, or whose network is down. Those of the client
 #: library, and what ``is_network_error`` of MySQL's ``rpl_replica.cc`` has, with errors like it.
@@ -214,7 +212,7 @@ def _of_status(status: ReplicationStatus | None) -> Drift | None:
         return Drift(
             Cause.PURGED, f'its source does not have what it must receive: {status.io_error}'
         )
-    if status.io_error_number in _REFUSED:
+    if status.io_error_number in observation.REFUSED_ACCOUNT:
         return Drift(Cause.BROKEN, f'its source refuses it: {status.io_error}')
     is_off = status.io_state == ThreadState.OFF
     if is_off and status.io_error_number and status.io_error_number not in _UNREACHED:

@@ -2,9 +2,10 @@
 """Have the replicas follow their source again that a change of the source has left behind.
 
 A refused ejection, take-over or detachment has stopped some of them: their rows are marked before
-that. A promotion or an ejection marks those that could not follow the new source. And a replica
-whose server was being replaced while its source was ejected connects to the server that it knows.
-So whatever way the operation ends, the watch over replicas finds them when the source serves.
+that. A promotion or an ejection marks those that could not follow the new source. A replica whose
+server was being replaced while its source was ejected connects to the server that it knows. And one
+that got its old volume back while its source was silent has the former password of its account. So
+whatever way the operation ends, the watch over replicas finds them when the source serves.
 """
 
 from trove_ceph import exceptions
@@ -70,7 +71,7 @@ def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: boo
         return False
     if is_marked:
         return _is_stopped(found) or observation.follows_another(found, source)
-    return observation.is_stray(found, source)
+    return observation.is_stray(found, source) or observation.is_refused(found, source)
 
 
 def _is_stopped(found: ReplicationStatus) -> bool:

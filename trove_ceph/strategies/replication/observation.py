@@ -32,6 +32,8 @@ _DETACHED = (
 )
 #: A dishonest server can report more than a column of the table holds.
 _MOST_TRANSACTIONS = 2**63 - 1
+#: Errors of the receiver: the source refuses the replication user.
+REFUSED_ACCOUNT = (1044, 1045, 1130, 1227)
 #: Measuring the own space of an image reads the map of all its objects.
 _MEASURED_EVERY_SEC = 600
 
@@ -149,12 +151,16 @@ def lost_by_source(status: ReplicationStatus, source: ReplicationStatus) -> Gtid
     Its source has lost it in a crash of its host, if it does not flush its logs at each commit; or
     has never had it, if it is the source since the one that committed it was ejected. The replica
     may have the only copy. What was written on the replica itself is not meant, unless it follows
-    no source: then it may have been detached, and nothing have recorded that.
+    no source: then it may have been detached, and nothing have recorded that. Nor if its source has
+    transactions of it: then it was the source, and its clients may have committed them.
 
     :param status: of the replica
     """
     surplus = status.gtid_known - source.gtid_executed
-    return surplus - surplus.written_by(status.server_uuid) if status.is_replica else surplus
+    was_source = bool(source.gtid_executed.written_by(status.server_uuid))
+    if was_source or not status.is_replica:
+        return surplus
+    return surplus - surplus.written_by(status.server_uuid)
 
 
 def has_surplus(
@@ -181,6 +187,20 @@ def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
         status.is_replica
         and is_trying
         and follows_another(status, source)
+        and not lost_by_source(status, source)
+    )
+
+
+def is_refused(status: ReplicationStatus, source: ReplicationStatus) -> bool:
+    """Return whether a replica that has nothing which its source lacks is refused by its source.
+
+    Such as one that got its old volume back, since the password of its account was renewed for the
+    fresh clone.
+    """
+    return (
+        status.is_replica
+        and status.io_error_number in REFUSED_ACCOUNT
+        and not follows_another(status, source)
         and not lost_by_source(status, source)
     )
 

@@ -299,7 +299,11 @@ class Promotion:
 
     def _record(self) -> None:
         new_id, followers = self._candidate_id, self._followers()
-        self._deps.replicas.promote(self._source.instance_id, new_id, keeps_source=True)
+        self._deps.replicas.promote(
+            *(self._source.instance_id, new_id),
+            keeps_source=True,
+            source_volume_id=self._source.volume_id,
+        )
         self._new.mark(SourceMark.UNFINISHED_PROMOTION)
         if self._new.has_failed:
             for instance_id in self._new.failures.keys() - {new_id}:

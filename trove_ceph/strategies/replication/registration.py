@@ -2,7 +2,7 @@
 """Register the replicas of Trove's tables that have no row in ours, so that they are watched.
 
 Such a replica was created before our tables existed, or its row was lost. When it was cloned is not
-known. A row that names another source than Trove does is corrected.
+known. A row that names another source than Trove does, or no volume, is corrected.
 
 A replica with another guest agent, or whose volume is on no tier, is not ours.
 """
@@ -37,7 +37,7 @@ class Registration:
         :param records: of all replicas that have one, read before the instances
         :param instances: of Trove that are not deleted, by id
         """
-        known = {one.instance_id: one.source_id for one in records}
+        known = {one.instance_id: one.source_id for one in records if one.volume_id is not None}
         self._foreign &= {one.volume_id for one in instances.values() if one.volume_id}
         unknown = [one for one in instances.values() if one.source_id != known.get(one.id)]
         found = [

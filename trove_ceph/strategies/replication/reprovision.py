@@ -323,11 +323,16 @@ class Reprovisioning:
             raise exceptions.GuestUnavailableError(f'{self._attempt.record}: {reason}')
 
     def _complete(self) -> None:
-        # An old volume that cannot be read has nothing to lose.
-        if (reason := self._why_old_is_needed()) is not None and self._give_back(reason):
-            return
         record, deps = self._attempt.record, self._attempt.deps
         assert record.volume_id is not None and record.old_volume_id is not None
+        if (reason := self._why_old_is_needed()) is not None:
+            if self._give_back(reason):
+                return
+            if not deps.volumes.is_gone(record.old_volume_id):
+                raise exceptions.OperatorNeededError(
+                    f'{record}: {reason}, which cannot be read now; repair its pool, or delete the '
+                    f'volume {record.old_volume_id}'
+                )
         own_bytes = deps.volumes.find_own_bytes(record.volume_id)
         self._attempt.note(cloned_at=record.new_cloned_at, fresh_own_bytes=own_bytes)
         deps.instances.report_healthy(record.instance_id)

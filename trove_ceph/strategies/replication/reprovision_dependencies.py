@@ -103,6 +103,9 @@ class Volumes(Protocol):
     def roll_back_detachment(self, volume_id: str) -> None:
         """Have a volume attached again whose detachment nothing continues; idempotent."""
 
+    def is_gone(self, volume_id: str) -> bool:
+        """Return whether a volume does not exist, in Cinder or in Ceph."""
+
     def can_be_read(self, volume_id: str) -> bool:
         """Return whether the pool of a volume answers, and has its image."""
 

@@ -23,6 +23,8 @@ LOG = logging.getLogger(__name__)
 
 #: Of the text of an agent, which is not trusted.
 _MAX_TEXT = 200
+#: So many looks in a row may find no server, although the agent says that it serves.
+_MOST_UNSEEN = 5
 
 
 class Start:
@@ -34,6 +36,10 @@ class Start:
         self._is_serving = self._has_answered = self._was_attached = False
         self._is_source_silent = False
         self._error: str | None = None
+        # Why the replica could not be attached; it may still connect by itself.
+        self._attach_error: str | None = None
+        # How many looks in a row have found no server that is said to serve.
+        self._unseen = 0
 
     def catch_up(self) -> str | None:
         """Wait until the replica follows on the fresh clone, and has the position of its source.
@@ -73,6 +79,11 @@ class Start:
         except exceptions.InProgressError:
             if reason := self._why_hopeless():
                 return reason
+            # Otherwise it would wait for ever for what does not come by itself.
+            if self._attach_error is not None:
+                return self._count_failure(self._attach_error)
+            if self._unseen > _MOST_UNSEEN:
+                return self._count_failure('MySQL ended after its start')
             raise
         return None if self._error is None else self._count_failure(self._error)
 
@@ -85,13 +96,23 @@ class Start:
         self._is_source_silent = False
         status = self._find_status(source)
         if status is None:
-            return self._has_started(self._start_clone) and self._error is not None
+            self._has_started(self._start_clone)
+            self._unseen = self._unseen + 1 if self._is_serving else 0
+            return self._error is not None
+        self._unseen = 0
         is_following = status.is_replicating and status.source_uuid == source.server_uuid
         if not is_following and not self._was_attached:
             # The password of its replication user is new since another attempt started it.
-            agents.attach(record.instance_id, self._replica_context())
+            context = self._replica_context()
             self._was_attached = True
+            try:
+                agents.attach(record.instance_id, context)
+            except exceptions.GuestUnavailableError as error:
+                # The next look finds whether it connects, and what MySQL says.
+                self._attach_error = f'it does not connect to its source: {error}'[:_MAX_TEXT]
             return False
+        if is_following:
+            self._attach_error = None
         self._error = _error_of(status)
         return self._error is not None or (is_following and self._has_all(source, status))
 
@@ -147,13 +168,14 @@ class Start:
         )
 
     def _follow_as_before(self) -> None:
+        agents, record = self._attempt.deps.agents, self._attempt.record
         try:
-            self._attempt.deps.agents.attach(
-                self._attempt.record.instance_id, self._replica_context()
-            )
+            # It fails sooner, if the source is silent, than a request for the account would.
+            agents.status(record.source_id)
+            agents.attach(record.instance_id, self._replica_context())
         except exceptions.GuestUnavailableError as error:
             # The replica serves as well as before, and the watch of replicas sees the rest.
-            LOG.warning('%s: does not follow on its old volume: %s', self._attempt.record, error)
+            LOG.warning('%s: does not follow on its old volume: %s', record, error)
 
     # Both.
 

@@ -160,10 +160,17 @@ class Agents(Protocol):
 class Replicas(Protocol):
     """Our table of replicas, and what it says of their sources."""
 
-    def promote(self, source_id: str, candidate_id: str, keeps_source: bool) -> None:
+    def promote(
+        self,
+        source_id: str,
+        candidate_id: str,
+        keeps_source: bool,
+        source_volume_id: str | None = None,
+    ) -> None:
         """Make a replica the source of all others of its source, with its policy; idempotent.
 
         :param keeps_source: the old source becomes a replica; False: it is given up
+        :param source_volume_id: the volume of one that becomes a replica
         """
 
     def remove(self, instance_id: str) -> None:

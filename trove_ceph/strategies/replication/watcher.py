@@ -248,7 +248,11 @@ def _is_left(one: ReplicaLook, source: ReplicationStatus) -> bool:
     """Return whether a change of the source has left a replica behind, which answers."""
     if one.status is None or one.record.state.is_reprovisioning:
         return False
-    return one.record.stopped_at is not None or observation.is_stray(one.status, source)
+    return (
+        one.record.stopped_at is not None
+        or observation.is_stray(one.status, source)
+        or observation.is_refused(one.status, source)
+    )
 
 
 def _remove_orphans(

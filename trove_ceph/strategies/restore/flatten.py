@@ -22,6 +22,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.storage import image_types, tasks
+from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.strategies.restore import room
 
@@ -103,7 +104,7 @@ def _continue(
                 _tell_guest(deps, instance.id)
             deps.cinder.record_independent(volume.id)
             LOG.info('%s has no parent', volume)
-        elif _must_be_flattened(volume, facts) and not _is_being_deleted(deps, volume):
+        elif _must_be_flattened(volume, facts) and not _is_going(deps, volume, instance):
             pool, most_bytes = room.check_flatten(deps, facts, promised)
             promised[pool] += most_bytes
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))
@@ -135,11 +136,19 @@ def _must_be_flattened(volume: cinder_resources.Volume, facts: image_types.Image
     return is_asked or (facts.parent is not None and facts.parent.pool != facts.image.pool)
 
 
-def _is_being_deleted(deps: BackupDependencies, volume: cinder_resources.Volume) -> bool:
-    # The volume of a source that was never a replica has no operation.
-    operation_id = volume.metadata.get(cinder_resources.OPERATION_KEY, '')
-    instance = deps.trove.find_instance(operation_id)
-    return instance is not None and instance.is_deleting
+def _is_going(
+    deps: BackupDependencies,
+    volume: cinder_resources.Volume,
+    instance: backup_types.Instance | None,
+) -> bool:
+    """Return whether a volume is about to be deleted, which no client may have open then.
+
+    :param instance: that has it; None: it has been deleted
+    """
+    if instance is not None:
+        return instance.is_deleting
+    is_kept = deps.records.find_kept_volume(volume.id) is not None
+    return is_kept and not deps.records.of_volume(volume.id)
 
 
 def _operation(facts: image_types.ImageFacts) -> str:

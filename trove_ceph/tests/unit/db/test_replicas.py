@@ -8,6 +8,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, replication_watch, tables
+from trove_ceph.db.replacements import ReplacementStore
 from trove_ceph.db.replica_record import Cause, Observation, ReplicaState, Requester
 from trove_ceph.db.replica_states import Event
 from trove_ceph.tests.unit.db import replacement_helpers, replica_helpers
@@ -158,6 +159,30 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
             self.store.fail(self.store.claim('r', CLAIMANT), 'why')
         self.assertEqual(2, len(ids))
 
+    def test_refused_while_its_server_is_replaced(self):
+        """The task of that may be overwritten by a change of a configuration group."""
+        self.add('r')
+        replacements = ReplacementStore(self.transactions())
+        replacements.request(replacement_helpers.record('one', self.now, instance_id='r'))
+        self.trove.set('r', task_id=NONE)
+        error = self.assertRaises(
+            *(exceptions.ReprovisioningRefusedError, self.store.request),
+            *('r', Requester.TENANT, 'why'),
+        )
+        self.assertIn('its server is being replaced', str(error))
+
+    def test_a_replacement_is_refused_meanwhile(self):
+        self.add('r')
+        self.store.request('r', Requester.TENANT, 'why')
+        self.trove.set('r', task_id=NONE)
+        replacements = ReplacementStore(self.transactions())
+        error = self.assertRaises(
+            *(exceptions.ReplacementRefusedError, replacements.request),
+            replacement_helpers.record('one', self.now, instance_id='r'),
+        )
+        self.assertIn('it is being re-provisioned', str(error))
+        self.assertEqual(NONE, self.trove.task('r'))
+
     def test_refused_requests_write_nothing(self):
         self.add('busy')
         self.trove.set('busy', task_id=RESIZING)
@@ -296,6 +321,17 @@ class AdoptTest(replica_helpers.ReplicaStoreTestCase):
         self.now += HOUR
         self.assertEqual(found, self.adopt())
 
+    def test_a_row_without_a_volume(self):
+        """As promotions have left it, so that the row of a source on a lost pool was not found."""
+        self.add('a')
+        self.store.promote('source', 'a', keeps_source=True)
+        self.trove.add('source')
+        self.trove.set('source', slave_of_id='a')
+        self.assertIsNone(self.store.find('source').volume_id)
+        self.assertEqual('v', self.store.adopt('source', 'p', 'a', 'v').volume_id)
+        # The volume of a row changes only with a re-provisioning.
+        self.assertEqual('v', self.store.adopt('source', 'p', 'a', 'another').volume_id)
+
     def test_a_row_that_names_another_source(self):
         before = self.add('r', 'old source')
         self.trove.set('r', slave_of_id='source')
@@ -344,12 +380,15 @@ class PromotionTest(replica_helpers.ReplicaStoreTestCase):
     def test_all_others_follow_the_candidate(self):
         self.now += HOUR
         for _time in range(2):
-            self.store.promote('source', 'a', keeps_source=True)
+            self.store.promote('source', 'a', keeps_source=True, source_volume_id='v-source')
             self.assertEqual(
                 {'b': 'a', 'c': 'a', 'source': 'a', 'foreign': 'another'}, self.sources()
             )
         source = self.store.find('source')
-        self.assertEqual((ReplicaState.FOLLOWING, None), (source.state, source.cloned_at))
+        self.assertEqual(
+            (ReplicaState.FOLLOWING, None, 'v-source'),
+            (source.state, source.cloned_at, source.volume_id),
+        )
         policy = self.policies.find('a')
         self.assertEqual((True, 'gold'), (policy.semi_sync, policy.replica_volume_type))
         self.assertIsNone(self.policies.find('source'))

@@ -135,6 +135,9 @@ class Volumes:
         if volume.status == 'detaching':
             volume.status, volume.is_forgotten = 'in-use', False
 
+    def is_gone(self, volume_id):
+        return volume_id not in self._world.volumes
+
     def can_be_read(self, volume_id):
         volume = self._world.volumes.get(volume_id)
         return volume is not None and not volume.is_lost
@@ -233,6 +236,8 @@ class Agents:
         volume = world.volumes[world.running]
         assert volume.uuid != SOURCE_UUID, 'a clone follows under the UUID of its source'
         volume.password = replica_context['password']
+        if world.io_error or not world.is_source_up:
+            raise exceptions.GuestUnavailableError('the receiver does not connect')
 
     def set_semi_sync(self, instance_id, as_source, as_replica, timeout_ms):
         assert (instance_id, as_source, as_replica) == (self._world.follows, False, False)

@@ -167,7 +167,7 @@ class Replicas:
     def __init__(self, world):
         self._world = world
 
-    def promote(self, source_id, candidate_id, keeps_source):
+    def promote(self, source_id, candidate_id, keeps_source, source_volume_id=None):
         table = self._world.table
         self._world.paused -= {candidate_id, *self.known(source_id)}
         if table.pop(candidate_id, None) is None:

@@ -57,8 +57,9 @@ OLD = record(cloned_at=NOW - 30 * HOUR)
 GROWN, DEEP = VolumeUsage(10 * units.Gi, 1, 9 * units.Gi), VolumeUsage(10 * units.Gi, 4, units.Gi)
 
 
-def find(look, limits=LIMITS, **before):
-    return drift.find_drift(look, source_status(), limits, drift.Before(**before), NOW)
+def find(look, limits=LIMITS, source=None, **before):
+    source = source or source_status()
+    return drift.find_drift(look, source, limits, drift.Before(**before), NOW)
 
 
 def deep(depth, fresh_depth):
@@ -246,6 +247,17 @@ class DriftTest(base.BaseTestCase):
         ):
             look = ReplicaLook(OLD, replica_status(**values), grown, 'does not answer')
             self.assertIsNone(find(look), values)
+
+    def test_what_a_former_source_has_written_is_never_discarded(self):
+        """Its clients committed it before it was promoted away, and the new source lacks it."""
+        source = source_status(gtid_executed=executed(100, f'{OTHER_SERVER}:1-7'))
+        for values in (
+            {'gtid_executed': executed(100, f'{OTHER_SERVER}:1-9')},
+            {'gtid_received': executed(90, f'{OTHER_SERVER}:8-9'), **PURGED},
+        ):
+            look = ReplicaLook(OLD, replica_status(**values), GROWN, 'does not answer')
+            self.assertEqual(2, observation.lost_by_source(look.status, source).count)
+            self.assertIsNone(find(look, source=source), values)
 
     def test_a_schedule_does_not_discard_transactions_of_the_replica(self):
         limits = dataclasses.replace(LIMITS, reprovision_broken=False)

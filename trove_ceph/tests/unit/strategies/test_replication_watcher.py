@@ -107,6 +107,26 @@ class LookTest(WatcherTestCase):
         self.run_rounds()
         self.assertEqual(['s', 's'], world.resumed)
 
+    def test_a_replica_that_its_source_refuses(self):
+        """As if it got its old volume back, with a former password, while its source was silent."""
+        refused = {
+            'io_state': ThreadState.CONNECTING,
+            'io_error_number': 1045,
+            'io_error': 'denied',
+        }
+        self.start(2)
+        self.world.change('r-1', **refused)
+        self.run_rounds()
+        self.assertEqual(['s'], self.world.resumed)
+        for facts in (
+            {'io_error_number': 2003},
+            {'gtid_executed': executed(1, f'{OTHER_SOURCE}:7')},
+        ):
+            self.start()
+            self.world.change('r-0', **refused | facts)
+            self.run_rounds()
+            self.assertEqual([], self.world.resumed, facts)
+
     def test_a_replica_of_another_server_that_is_no_stray(self):
         for facts in (
             {'io_state': ThreadState.ON},

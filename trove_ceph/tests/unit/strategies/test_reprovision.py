@@ -3,12 +3,14 @@
 
 import datetime
 
+import fixtures
+
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replica_record import Observation, ReplicaState
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
-from trove_ceph.tests.unit.strategies import reprovision_world
+from trove_ceph.tests.unit.strategies import reprovision_cloud, reprovision_world
 from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD, REPLICA, REPLICA_UUID
 
 FAILED = StartProgress(StartState.FAILED, 'InnoDB: page corrupt')
@@ -235,6 +237,44 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
             setattr(self.world, name, '')
             self.assert_ends('error 1236')
             self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_it_cannot_connect(self):
+        """The network between the two is cut, which MySQL reports as an error without an end."""
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.speed, self.world.volumes[self.world.shown].executed = 0, 90
+        self.assertRaises(exceptions.InProgressError, self.world.attempt().run)
+
+        def attach(agents, instance_id, replica_context):
+            raise exceptions.GuestUnavailableError('error 2003: it does not reach its source')
+
+        cut = fixtures.MonkeyPatch(f'{reprovision_cloud.__name__}.Agents.attach', attach)
+        with cut:
+            # Of its replication user, since another attempt started it.
+            self.world.password += 1
+            for _ in range(rules.MOST_ATTEMPTS):
+                self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+        self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+        self.assert_ends('error 2003')
+        self.world.check_as_before()
+
+    def test_gets_its_old_volume_back_if_mysql_ends_after_its_start(self):
+        """The agent, which lives on, says that it has started the server."""
+        self.reach(ReplicaState.CATCHING_UP)
+
+        def status(agents, instance_id):
+            if instance_id == REPLICA:
+                raise exceptions.GuestUnavailableError('MySQL does not run')
+            return found(agents, instance_id)
+
+        found = reprovision_cloud.Agents.status
+        self.world.start_answers = [StartProgress(StartState.SERVING)] * 10**4
+        with fixtures.MonkeyPatch(f'{reprovision_cloud.__name__}.Agents.status', status):
+            for _ in range(rules.MOST_ATTEMPTS):
+                self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+        self.world.start_answers = []
+        self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+        self.assert_ends('MySQL ended after its start')
+        self.world.check_as_before()
 
     def test_gets_its_old_volume_back_if_the_agent_is_silent(self):
         self.reach(ReplicaState.CATCHING_UP)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Re-provision a replica that has, or may have, what its source lacks."""
 
+from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Observation, ReplicaState, Requester
+from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.tests.unit.strategies import reprovision_world
 from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD
 
@@ -76,9 +78,18 @@ class SurplusTest(reprovision_world.ReprovisionCase):
         self.world.finish()
         self.world.check_completed()
 
-    def test_old_volume_that_cannot_be_read_is_given_up_whatever_the_source_lacks(self):
+    def test_old_volume_that_may_have_what_the_source_lacks_is_kept_until_it_is_gone(self):
+        """Its pool may answer again."""
         self.make_policy_world()
         self.reach_lacking(90)
         self.world.volumes[OLD].is_lost = True
-        self.world.finish()
+        self.world.pass_time = lambda seconds: None
+        for _ in range(2 * rules.MOST_ATTEMPTS):
+            self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
+        self.assertIs(ReplicaState.CATCHING_UP, self.world.record().state)
+        self.assertIn('which cannot be read now', self.world.record().error)
+        self.assertNotIn(OLD, self.world.discarded)
+        # An operator has deleted it.
+        del self.world.volumes[OLD]
+        self.world.attempt().run()
         self.world.check_completed()

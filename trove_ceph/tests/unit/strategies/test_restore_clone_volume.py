@@ -238,6 +238,20 @@ class FlattenTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual([], self.world.trash())
 
+    def test_leaves_the_volume_of_an_instance_that_is_being_deleted(self):
+        """No client may have it open when it is deleted, and it would need space meanwhile."""
+        # As that of a replica that was re-provisioned: the operation is not that of the instance.
+        self.volume['metadata'][cinder_resources.OPERATION_KEY] = 'request-of-a-re-provisioning'
+        trove_database.instance(self.world.restored.id).update(task_status=InstanceTasks.DELETING)
+        flatten.flatten_dependents(self.world.deps())
+        self.assertIsNotNone(self.parent())
+        # Kept until it can be deleted.
+        trove_database.instance(self.world.restored.id).update(deleted=True)
+        deps = self.world.deps()
+        deps.records.keep_volume(self.volume['id'], self.world.restored.id, 'project')
+        flatten.flatten_dependents(deps)
+        self.assertIsNotNone(self.parent())
+
     def test_retries_after_a_failure_of_the_storage_service(self):
         writer = self.world.storage.open_writer(self.image)
         self.addCleanup(writer.close)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
 import types
 
 import fixtures
@@ -73,6 +74,14 @@ class ReplicationFactoryTest(base.BaseTestCase):
         options = CONF.trove_ceph_replication
         self.assertEqual(options.exchange_timeout_sec, made.exchange_timeout_sec)
         self.assertEqual(CONF.trove_ceph_replacement.patience_sec, made.patience_sec)
+
+    def test_requests_are_continued_though_the_watch_makes_none(self):
+        CONF.set_override('reprovisionings_at_once', 0, 'trove_ceph_replication')
+        self.addCleanup(CONF.clear_override, 'reprovisionings_at_once', 'trove_ceph_replication')
+        made = self.reprovisioning(replication_factory.make_reprovisionings)
+        done = threading.Event()
+        self.assertTrue(made._work._threads.start(done.set))
+        self.assertTrue(done.wait(60))
 
     def test_reprovisionings_of_this_process(self):
         """There is none in the table."""

@@ -13,6 +13,14 @@ from trove_ceph.tests.unit.db import replica_helpers
 from trove_ceph.tests.unit.taskmanager.test_replacements import Threads
 
 
+class OneThread(Threads):
+    """A thread that is free once in each call of the runner."""
+
+    def start(self, function):
+        function()
+        return False
+
+
 class ReprovisioningsTest(replica_helpers.ReplicaStoreTestCase):
     """The test case acts as the strategy.
 
@@ -72,6 +80,20 @@ class ReprovisioningsTest(replica_helpers.ReplicaStoreTestCase):
         self.seconds += 2
         self.runner.start_due()
         self.assertEqual(['r', 'r'], self.attempts)
+
+    def test_those_that_wait_take_turns_with_others(self):
+        """With one free thread; the first one requested waits for long."""
+        for name in 'ab':
+            self.request(name)
+        self.errors = [exceptions.InProgressError('it has not caught up')] * 4
+        self.runner._work._threads = OneThread()
+        for _ in range(4):
+            self.runner.start_due()
+            self.seconds += 60
+        self.assertEqual(['a', 'b', 'a', 'b'], self.attempts)
+        self.request('c')
+        self.runner.start_due()
+        self.assertEqual('c', self.attempts[-1])
 
     def test_deletion_ends_it(self):
         self.request('r')

@@ -177,11 +177,29 @@ class Manager(mysql_manager.Manager):
             self.replication.connect_to_master(self.app, replica_info)
 
     def rebuild(self, context, ds_version, config_contents=None, config_overrides=None):
-        """Start the server on the volume of this instance, whose root disk is new."""
+        """Start the server on the volume of this instance, whose root disk is new.
+
+        It refuses writes until the taskmanager has it accept them (:meth:`make_read_only`). Only
+        that one knows whether it is a source: a former source may have no channel yet.
+        """
         # The old root disk had the options of a replica, if it is one.
         read_only.configure_replica(self.app)
-        self._start_on_volume(ds_version, config_contents, config_overrides)
-        self.replication.accept_writes_without_source(self.app)
+        try:
+            self._start_on_volume(ds_version, config_contents, config_overrides)
+        except Exception:
+            # It may serve later, such as after a long recovery, and is reported then.
+            self.status.set_ready()
+            raise
+
+    def restart(self, context):
+        """Restart the server; mount its volume, which a rebuild that Nova refused has unmounted."""
+        self._volume().ensure_mounted()
+        super().restart(context)
+
+    def start_db_with_conf_changes(self, context, config_contents, ds_version):
+        """Start the server with another base file, as :meth:`restart`."""
+        self._volume().ensure_mounted()
+        super().start_db_with_conf_changes(context, config_contents, ds_version)
 
     def start_moved_server(
         self,
@@ -270,7 +288,7 @@ class Manager(mysql_manager.Manager):
             if replica_info:
                 self._start_clone(ds_version, data_dir, replica_info)
             else:
-                self.replication.keep_identity(self.app, data_dir)
+                self.replication.prepare_start(self.app, data_dir)
                 moved_server.MovedServer(self.app, data_dir).start(
                     ds_version, self.get_start_db_params(data_dir)
                 )

@@ -10,7 +10,7 @@ without the agent does not accept writes either.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pymysql
@@ -46,6 +46,11 @@ def is_configured_replica(app: server.MySqlServer) -> bool:
     return app.configuration_manager.has_system_override(REPLICA_CHANGE_ID)
 
 
+def is_configured_read_only(app: server.MySqlServer) -> bool:
+    """Return whether a server that is no replica is to refuse writes."""
+    return app.configuration_manager.has_system_override(CHANGE_ID)
+
+
 def become_replica(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
     """Give the running server the options of a replica, also for later starts; idempotent.
 
@@ -59,8 +64,7 @@ def become_replica(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
         with _cursor(app) as cursor:
             _refuse_writes(cursor, wait_sec)
             _switch_events(cursor, 'OFF')
-            for name in REPLICA_OPTIONS:
-                cursor.execute(f'RESET PERSIST IF EXISTS {name}')
+            _forget_persisted(cursor, REPLICA_OPTIONS)
     except BaseException:
         if not was_replica:
             app.configuration_manager.remove_system_override(REPLICA_CHANGE_ID)
@@ -103,16 +107,18 @@ def allowed(app: server.MySqlServer, options: Mapping[str, Any]) -> Mapping[str,
 def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
     """Have the running server refuse writes, also after a restart; idempotent.
 
-    Waits for commits: each that was acknowledged is in ``gtid_executed`` afterwards.
+    Waits for commits: each that was acknowledged is in ``gtid_executed`` afterwards. Options that a
+    tenant has persisted would override those for later starts, and are removed.
 
     :raises NotQuiescedError: a statement that writes does not end; nothing is changed
     """
     configured = app.configuration_manager
-    was_configured = configured.has_system_override(CHANGE_ID)
+    was_configured = is_configured_read_only(app)
     configured.apply_system_override({server_config.SERVER_SECTION: _REFUSES_WRITES}, CHANGE_ID)
     try:
         with _cursor(app) as cursor:
             _refuse_writes(cursor, wait_sec)
+            _forget_persisted(cursor, _REFUSES_WRITES)
     except BaseException:
         if not was_configured:
             configured.remove_system_override(CHANGE_ID)
@@ -148,6 +154,11 @@ def _refuse_writes(cursor: pymysql.cursors.Cursor, wait_sec: int) -> None:
             # MySQL switches it on first, before it waits.
             cursor.execute('SET GLOBAL read_only = OFF')
         raise
+
+
+def _forget_persisted(cursor: pymysql.cursors.Cursor, names: Iterable[str]) -> None:
+    for name in names:
+        cursor.execute(f'RESET PERSIST IF EXISTS {name}')
 
 
 def _switch_events(cursor: pymysql.cursors.Cursor, wanted: str) -> None:

@@ -17,6 +17,7 @@ from trove.guestagent.strategies.replication import mysql_gtid
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import (
+    persisted_options,
     read_only,
     replication_status,
     replication_user,
@@ -234,15 +235,19 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         LOG.info('Following %s again after an interruption', channel['Source_Host'])
         return True
 
-    def keep_identity(self, service: server.MySqlServer, data_dir: str) -> None:
-        """Record the identity of a replica that has not started yet on its own volume.
+    def prepare_start(self, service: server.MySqlServer, data_dir: str) -> None:
+        """Prepare the start of a replica on its own volume; do nothing for another server.
 
-        If its start fails, and the cause is repaired later, :meth:`resume` has it follow.
+        Its identity is recorded: if the start fails, and the cause is repaired later,
+        :meth:`resume` has it follow. And options that a tenant has persisted, such as when it was
+        the source, are removed, since they would override those of a replica.
 
         :param data_dir: path of the data directory
         """
-        found = server_uuid.find(data_dir)
-        if found and read_only.is_configured_replica(service):
+        if not read_only.is_configured_replica(service):
+            return
+        persisted_options.remove(service, data_dir, read_only.REPLICA_OPTIONS)
+        if found := server_uuid.find(data_dir):
             self._store(service, found)
 
     def follow_under_own_identity(self, service: server.MySqlServer) -> None:
@@ -251,12 +256,6 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
             with _cursor(service) as cursor:
                 self._store(service, _find_server_uuid(cursor))
             self.resume(service)
-
-    def accept_writes_without_source(self, service: server.MySqlServer) -> None:
-        """Have the server accept writes if its data has no replication source."""
-        if _find_channel(service) is None:
-            service.configuration_manager.remove_system_override(CHANGE_ID)
-            read_only.become_writable(service)
 
     def set_request(self, service: server.MySqlServer, request_id: str) -> None:
         """Record for which request the server follows; an agent that restarts knows it then."""

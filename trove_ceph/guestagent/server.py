@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MySQL server of the instance: Trove's application object with our configuration."""
 
+import configparser
 import contextlib
 import os
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server_config
+from trove_ceph.guestagent import flushed_files, server_config
 from trove_ceph.mysql import tuning
 from trove_ceph.trove_compat import backup_image
 
@@ -77,6 +78,7 @@ class MySqlServer(service.MySqlApp):
                 ),
                 measure=self._measure,
                 server_id=self._server_id,
+                overrides_dir=common_service.CNF_INCLUDE_DIR,
             )
         return self._configuration_manager
 
@@ -85,11 +87,17 @@ class MySqlServer(service.MySqlApp):
         """Return the password of Trove's account whose file on the data volume is named.
 
         Trove copies the file to a temporary one first, by two commands; root need not.
+
+        :raises UnprocessableEntity: there is no such file, or it has no password
         """
-        content = operating_system.read_file(
-            cls.get_client_auth_file(file), codec=cls.CFG_CODEC, as_root=_needs_root_helper()
-        )
-        return content['client']['password']
+        path = cls.get_client_auth_file(file)
+        try:
+            content = operating_system.read_file(
+                path, codec=cls.CFG_CODEC, as_root=_needs_root_helper()
+            )
+            return content['client']['password']
+        except (KeyError, TypeError, configparser.Error) as error:
+            raise exception.UnprocessableEntity(f'{path}: has no password: {error}') from error
 
     @classmethod
     def save_password(cls, user, password):
@@ -98,6 +106,7 @@ class MySqlServer(service.MySqlApp):
         Trove keeps a pool of connections with the password that it has read first.
         """
         super().save_password(user, password)
+        flushed_files.flush(cls.get_client_auth_file(f'{user}.cnf'))
         engine, common_service.ENGINE = common_service.ENGINE, None
         if engine is not None:
             engine.dispose()

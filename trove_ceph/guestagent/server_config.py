@@ -11,12 +11,14 @@ its revert) and at a rebuild.
 import collections.abc
 import dataclasses
 import hashlib
+import os
 import typing
 
 from oslo_log import log as logging
 from trove.common import stream_codecs
 from trove.guestagent.common import configuration
 
+from trove_ceph.guestagent import flushed_files
 from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
     :param measure: returns the machine from the flavor's memory in MiB and virtual CPUs, each None
         if the base file lacks it, and from the storage tier, None until it is known
     :param server_id: ``server_id`` of this server
+    :param overrides_dir: path of the directory with the files of all overrides
     """
 
     def __init__(
@@ -46,9 +49,11 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         *args: typing.Any,
         measure: Measure,
         server_id: int,
+        overrides_dir: str,
         **kwargs: typing.Any,
     ):
         super().__init__(*args, **kwargs)
+        self._overrides_dir = overrides_dir
         self._measure = measure
         self._server_id = server_id
 
@@ -61,10 +66,25 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         if not isinstance(options, dict):
             computed = self._compute(_flavor_facts(options))
             super().reset_configuration(options, remove_overrides=remove_overrides)
+            flushed_files.flush(self._base_config_path)
             self._write(computed)
         else:
             # The base class serialises a dict and calls this method again with the text.
             super().reset_configuration(options, remove_overrides=remove_overrides)
+
+    def _apply_override(self, group_name, change_id, options):
+        super()._apply_override(group_name, change_id, options)
+        self._flush_overrides()
+
+    def _remove_override(self, group_name, change_id):
+        super()._remove_override(group_name, change_id)
+        self._flush_overrides()
+
+    def _flush_overrides(self) -> None:
+        """Have the options outlive a crash before they take effect."""
+        for name in sorted(os.listdir(self._overrides_dir)):
+            flushed_files.flush(os.path.join(self._overrides_dir, name))
+        flushed_files.flush(os.path.join(self._overrides_dir, 'none'))
 
     def retune(self) -> tuning.Tuning:
         """Compute and write the settings for the present base file, and return them."""
@@ -92,9 +112,13 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         # Read the file: the cache does not exist before the first base file.
         if not self.has_system_override(TIER_CHANGE_ID):
             return None
-        stored = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
+        found = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
         names = [field.name for field in dataclasses.fields(tuning.Tier)]
-        return tuning.Tier(**{name: stored[FACTS_SECTION][name] for name in names})
+        stored = found.get(FACTS_SECTION, {})
+        if not stored.keys() >= set(names):
+            # A crash of an agent of an earlier release, which did not flush it, has emptied it.
+            return None
+        return tuning.Tier(**{name: stored[name] for name in names})
 
     def effective(self, key: str) -> int | str | None:
         """Return the value of ``key`` after a restart of the server; None: it is not set."""

@@ -57,6 +57,9 @@ class Trove(Protocol):
     def is_deleting(self, instance_id: str) -> bool:
         """Return whether the deletion of an instance has been requested, and has not ended."""
 
+    def find_source_id(self, instance_id: str) -> str | None:
+        """Return the source of a replica; None: the instance is none, or does not exist."""
+
 
 class InstanceOperations:
     """The claims on instances on which this process works.
@@ -225,12 +228,13 @@ class InstanceOperations:
         :param resumptions: resume an operation, in one of the threads, by their roles
         """
         interrupted = self._store.list_interrupted(self._worker)
-        is_promoting = any(role is Role.PROMOTE_REPLICA for role, _instance_id in interrupted)
+        promoted = [one for role, one in interrupted if role is Role.PROMOTE_REPLICA]
+        # A promotion that is resumed needs the claim on its source.
+        needed = {(Role.CHANGE_SOURCE, self._trove.find_source_id(one)) for one in promoted}
         for role, instance_id in interrupted:
             if role is Role.CREATE_INSTANCE:
                 self._fail(instance_id)
-            # A promotion that is resumed needs the claim on its source.
-            elif role in resumptions and not (role is Role.CHANGE_SOURCE and is_promoting):
+            elif role in resumptions and (role, instance_id) not in needed:
                 threads.start(functools.partial(self._resume, role, instance_id, resumptions[role]))
 
     def _fail(self, instance_id: str) -> None:
@@ -275,17 +279,15 @@ class InstanceOperations:
     def finish(self, claim: claims.Claim) -> None:
         """End an operation; a replica whose deletion waits for its promotion is deleted next.
 
-        After a rebuild over a source that an interrupted operation may have left read-only, that is
-        looked at again.
+        After a rebuild, a source is left to a resumption, which has it accept writes.
 
         If the database does not answer, the operation is resumed when the claim has expired.
         """
         self._heartbeat.drop(claim)
-        is_left = claim.former_role is Role.CHANGE_SOURCE
         try:
             if claim.role is Role.PROMOTE_REPLICA and self._trove.is_deleting(claim.resource_id):
                 self._store.hand_over(claim, Role.DELETE_INSTANCE)
-            elif claim.role is Role.REBUILD_SERVER and is_left:
+            elif claim.role is Role.REBUILD_SERVER:
                 self._store.hand_over(claim, Role.CHANGE_SOURCE)
             else:
                 self._store.finish(claim)

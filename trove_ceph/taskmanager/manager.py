@@ -153,7 +153,7 @@ class Manager(manager.Manager):
             CONF, self._replacement_deps, self._replacements, self._ownership.backs_up
         )
         self._replacement_background = background.Background(
-            _REPLACEMENTS_SPACING_SEC, (self._start_replacements,)
+            _REPLACEMENTS_SPACING_SEC, (lambda: self._replacements().start_due(),)
         )
         self._replication_deps = functools.cache(
             lambda: replication_factory.make_dependencies(CONF, self.admin_context, self._deps())
@@ -293,9 +293,15 @@ class Manager(manager.Manager):
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""
-        with self._unchecked_requests.rebuilding(instance_id) as may_rebuild:
-            if may_rebuild and not self._replacement_requests.rebuild(instance_id, image_id):
+        requests = self._unchecked_requests
+        may_rebuild = requests.may_rebuild(instance_id)
+        if not may_rebuild or self._replacement_requests.rebuild(instance_id, image_id):
+            return
+        with requests.rebuilding(instance_id) as is_begun:
+            if is_begun:
                 super().rebuild(context, instance_id, image_id)
+        # At once, so that the server accepts writes.
+        self._recover_instances()
 
     def update_access(self, context, instance_id, access):
         """Change who can reach an instance, unless its server or volume is being replaced."""
@@ -418,9 +424,6 @@ class Manager(manager.Manager):
             with self._claimed(Role.DELETE_INSTANCE, instance_id):
                 self._replication.cancel_reprovisioning(instance_id)
 
-    def _start_replacements(self) -> None:
-        self._replacements().start_due()
-
     def _keep_guests(self) -> None:
         self._guest_keeper().keep()
 
@@ -461,9 +464,7 @@ class Manager(manager.Manager):
         self._operations().recover(
             {
                 Role.DELETE_INSTANCE: self._resume_deletion,
-                Role.REBUILD_SERVER: lambda claim: self._unchecked_requests.end_interrupted_rebuild(
-                    claim.resource_id
-                ),
+                Role.REBUILD_SERVER: self._unchecked_requests.end_interrupted_rebuild,
                 **self._source_requests.resumptions,
             },
             self._recovery_threads,

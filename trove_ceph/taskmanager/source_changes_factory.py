@@ -26,7 +26,7 @@ from trove_ceph.taskmanager import (
     volume_fence,
 )
 from trove_ceph.tiers import tiers_file
-from trove_ceph.trove_adapter import nova, replaced_instance, replication_rows
+from trove_ceph.trove_adapter import nova, replaced_instance, replication_rows, trove_db
 
 
 def make_source_requests(
@@ -66,9 +66,15 @@ def make_unchecked_requests(
         tasks.find,
         marks.find,
         replaced_instance.find_source_change,
+        _has_our_agent,
         # A source that is silent for ever keeps the role of a dead worker; a rebuild repairs it.
         lambda one: get_operations().if_free(Role.REBUILD_SERVER, one, {Role.CHANGE_SOURCE}),
     )
+
+
+def _has_our_agent(instance_id: str) -> bool:
+    found = trove_db.TroveDatabase().find_instance(instance_id)
+    return found is not None and found.has_our_guest_agent
 
 
 def make_source_changes(

@@ -39,6 +39,7 @@ class Rows(Protocol):
 
     def find(self, instance_id: str) -> Member | None: ...
     def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None: ...
+    def restore_source(self, instance_id: str) -> None: ...
     def add_fault(self, instance_id: str, text: str) -> None: ...
 
 
@@ -50,6 +51,7 @@ class UncheckedRequests:
     :param find_mark: returns what a change of its source has left to do on an instance
     :param find_change: returns the change of a source that works on an instance, and the name of
         its task; None: there is none
+    :param has_our_agent: returns whether an instance has the guest agent of this package
     :param claim_rebuild: holds the role of a rebuild of an instance while the block runs, which
         gets None if another operation works on the instance
     :param start_wait: returns the deadline of a wait of so many seconds
@@ -61,6 +63,7 @@ class UncheckedRequests:
         find_task: Callable[[str], str | None],
         find_mark: Callable[[str], SourceMark | None],
         find_change: Callable[[str], tuple[str, str] | None],
+        has_our_agent: Callable[[str], bool],
         claim_rebuild: Callable[[str], contextlib.AbstractContextManager[Claim | None]],
         start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
     ):
@@ -68,6 +71,7 @@ class UncheckedRequests:
         self._find_task = find_task
         self._find_mark = find_mark
         self._find_change = find_change
+        self._has_our_agent = has_our_agent
         self._claim_rebuild = claim_rebuild
         self._start_wait = start_wait
 
@@ -87,40 +91,77 @@ class UncheckedRequests:
         self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
         return True
 
+    def may_rebuild(self, instance_id: str) -> bool:
+        """Return whether the server of an instance may be rebuilt now.
+
+        A server that Nova starts anew could accept writes beside the new source. So this waits
+        while the instance becomes a source, is ejected or detached, or its source is. If that does
+        not end, the rebuild is refused, as by :meth:`refuse`.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        return self._await_change(instance_id, lambda: True)
+
     @contextlib.contextmanager
     def rebuilding(self, instance_id: str) -> Iterator[bool]:
         """Let no change of a source begin on an instance while the block rebuilds its server.
 
-        A server that Nova starts anew could accept writes beside the new source. So the rebuild
-        waits while the instance becomes a source, is ejected or detached, or its source is. If that
-        does not end, the block gets False: the rebuild is refused, as by :meth:`refuse`.
+        The block gets False if the rebuild is refused, as by :meth:`may_rebuild`. When it has
+        ended, even with an error, a source is left to what has it accept writes: the agent on the
+        new root disk does not know its role. And a replica has its source again: Trove forgets that
+        before it attaches the replica, which can fail.
 
         :raises ServiceUnavailableError: the database does not answer
         """
+        if not self._has_our_agent(instance_id):
+            yield self.may_rebuild(instance_id)
+            return
         with contextlib.ExitStack() as claims_held:
-            yield self._begin_rebuild(instance_id, claims_held)
 
-    def _begin_rebuild(self, instance_id: str, claims_held: contextlib.ExitStack) -> bool:
+            def claim() -> bool:
+                return claims_held.enter_context(self._claim_rebuild(instance_id)) is not None
+
+            is_begun = self._await_change(instance_id, claim)
+            try:
+                yield is_begun
+            finally:
+                if is_begun:
+                    self._rows.restore_source(instance_id)
+
+    def _await_change(self, instance_id: str, begin: Callable[[], bool]) -> bool:
         deadline = self._start_wait(_CHANGE_SEC)
         while True:
-            found = self._find_change(instance_id)
+            found = self._find_change(instance_id) or self._find_unfinished(instance_id)
             if found is None:
                 # A change that has ended may have left a mark.
                 if self.refuse(instance_id, 'BUILDING', _REBUILD):
                     return False
-                if claims_held.enter_context(self._claim_rebuild(instance_id)) is not None:
+                if begin():
                     return True
             if not deadline.pause(_POLL_SEC):
                 self._refuse_rebuild(instance_id, *(found or _BUSY))
                 return False
+
+    def _find_unfinished(self, instance_id: str) -> tuple[str, str] | None:
+        """Return that the source of a replica does not accept writes yet, and the replica's task.
+
+        Trove would make the replica an instance of its own, since it could not be attached.
+        """
+        row = self._rows.find(instance_id)
+        source_id = None if row is None else row.source_id
+        if source_id is None or self._find_mark(source_id) is None:
+            return None
+        return f'its source {source_id} {_UNFINISHED}', 'NONE'
 
     def _refuse_rebuild(self, instance_id: str, change: str, own: str) -> None:
         self._rows.replace_task(instance_id, ('BUILDING',), own)
         why = change if change.startswith('its ') else f'the instance {change}'
         self._tell(instance_id, f'{_REBUILD} was refused, since {why}; {_REPEAT}')
 
-    def end_interrupted_rebuild(self, instance_id: str) -> None:
+    def end_interrupted_rebuild(self, claim: Claim) -> None:
         """Tell of a rebuild whose taskmanager has died, and end its task."""
+        instance_id = claim.resource_id
+        self._rows.restore_source(instance_id)
         self._rows.replace_task(
             instance_id, ('BUILDING',), task_at_rest(self._find_mark(instance_id))
         )

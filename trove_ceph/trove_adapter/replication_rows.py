@@ -14,7 +14,7 @@ from sqlalchemy import orm
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
 
-from trove_ceph.db import quota_usage, replacement_record
+from trove_ceph.db import quota_usage, replacement_record, tables
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
 from trove_ceph.trove_adapter import trove_db
@@ -129,6 +129,23 @@ class ReplicationRows:
             condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(codes))
             self._set_task(session, condition, after, self._transactions.clock())
         self._end_stale({instance_id: after})
+
+    @retry_on_deadlock
+    def restore_source(self, instance_id: str) -> None:
+        """Record the source of a replica again that Trove has forgotten in a rebuild; idempotent.
+
+        Our table has it until the replica is detached or promoted. Do nothing if the source is
+        deleted.
+        """
+        with self._transactions.writing() as session:
+            replica = session.get(tables.ReplicaRow, instance_id)
+            source_id = None if replica is None else replica.source_id
+            own = sa.and_(_COLUMNS.id == source_id, _COLUMNS.deleted == sa.false())
+            if session.execute(sa.select(_COLUMNS.id).where(own)).first() is None:
+                return
+            forgotten = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.slave_of_id.is_(None))
+            now = self._transactions.clock()
+            self._update(session, forgotten, slave_of_id=source_id, updated=now)
 
     @retry_on_deadlock
     def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:

@@ -43,6 +43,11 @@ class TroveDatabase:
         row = find_row(instance_models.DBInstance, instance_id)
         return row is not None and not row.deleted and row.task_status == InstanceTasks.DELETING
 
+    def find_source_id(self, instance_id: str) -> str | None:
+        """Return the source of a replica; None: the instance is none, or does not exist."""
+        row = find_row(instance_models.DBInstance, instance_id)
+        return None if row is None else row.slave_of_id
+
     def find_instance_of_volume(self, volume_id: str) -> backup_types.Instance | None:
         """Return the instance that has a volume and is not deleted."""
         rows = instance_models.DBInstance.find_all(volume_id=volume_id, deleted=False)

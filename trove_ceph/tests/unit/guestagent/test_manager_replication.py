@@ -189,7 +189,7 @@ class ManagerReplicationTest(base.BaseTestCase):
         self.assertEqual(
             [
                 'volume.prepare_replacement',
-                'replication.keep_identity',
+                'replication.prepare_start',
                 'start',
                 'replication.follow_under_own_identity',
             ],
@@ -256,6 +256,15 @@ class ManagerReplicationTest(base.BaseTestCase):
             )
             self.assertIn('on its source', str(error))
             self.assertEqual([str(error)] if name in notified else [], sent, name)
+        # A source that refuses writes, too: Trove would log the statement, with the password.
+        app.configuration_manager.remove_system_override(read_only.REPLICA_CHANGE_ID)
+        read_only.refuse_writes(app)
+        for name, given in calls:
+            context, _sent = _context()
+            error = self.assertRaises(
+                exceptions.UnsafeSettingsError, getattr(self.manager, name), context, *given
+            )
+            self.assertIn('one of its replicas is being promoted', str(error))
         self.assertEqual([2, 1, 1, 1, 1], [one.call_count for one in stock.values()])
 
     def test_a_configuration_leaves_out_what_keeps_a_replica_from_writing(self):

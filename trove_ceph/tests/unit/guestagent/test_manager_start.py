@@ -126,7 +126,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
         mock.call.app.set_data_dir('/var/lib/mysql/data'),
         mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
         mock.call.app.update_overrides({'max_connections': 7}),
-        mock.call.replication.keep_identity(mock.ANY, '/var/lib/mysql/data'),
+        mock.call.replication.prepare_start(mock.ANY, '/var/lib/mysql/data'),
         mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
     )
     FOLLOWS = mock.call.replication.follow_under_own_identity(mock.ANY)
@@ -140,14 +140,16 @@ class ManagerStartTest(manager_world.ManagerTestCase):
     def test_rebuilt_server(self):
         _answer, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER)
         ended = mock.call.status.end_install(error_occurred=False)
-        known = mock.call.replication.accept_writes_without_source(self.manager.app)
-        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, self.FOLLOWS, ended, known], done)
+        # Whether it is a source is known to the taskmanager.
+        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, self.FOLLOWS, ended], done)
 
     def test_rebuilt_server_that_does_not_start(self):
         error, done = self.start_on_volume('rebuild', *self.OF_THE_SERVER, error=RuntimeError())
         self.assertIsInstance(error, RuntimeError)
         ended = mock.call.status.end_install(error_occurred=True)
-        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, ended], done)
+        # It may serve later, and is reported then.
+        reported = mock.call.status.set_ready()
+        self.assertEqual([self.REFUSES_WRITES, *self.STARTED, ended, reported], done)
 
     def start_moved(self, *roles, request='a-replacement', **options):
         """Request the start.

@@ -81,6 +81,22 @@ class ManagerVolumeTest(manager_world.ManagerTestCase):
         self.volume.ensure_mounted.assert_called_once_with(at_boot=False)
         self.volume.configure_queue.assert_called_once_with(4096)
 
+    def test_a_restart_mounts_what_a_refused_rebuild_has_unmounted(self):
+        done = mock.Mock()
+        self.volume.ensure_mounted = done.mount
+        self.manager.app = done.app
+        self.manager.restart(None)
+        self.manager.start_db_with_conf_changes(None, '[mysqld]', '9.7.4')
+        self.assertEqual(
+            [
+                mock.call.mount(),
+                mock.call.app.restart(),
+                mock.call.mount(),
+                mock.call.app.start_db_with_conf_changes('[mysqld]', '9.7.4'),
+            ],
+            done.mock_calls,
+        )
+
     def test_unmounting(self):
         self.manager.unmount_volume(None, '/dev/vdb', '/var/lib/mysql')
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a guest agent has a server follow, stop following, and follow again."""
 
+import json
+
 import fixtures
 import pymysql
 from oslotest import base
@@ -8,7 +10,7 @@ from pymysql.constants import CR, ER
 from trove.common.db.mysql import models as mysql_models
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import read_only, replication, replication_user
+from trove_ceph.guestagent import persisted_options, read_only, replication, replication_user
 from trove_ceph.tests.unit.guestagent import replication_world, server_world
 
 REPLICA_ID = '01234567-89ab-cdef-0123-456789abcdef'
@@ -174,17 +176,31 @@ class ResumeTest(ReplicationTestCase):
             files.contents[path] = content
             self.overrides.clear()
             read_only.configure_replica(self.app)
-            self.strategy.keep_identity(self.app, '/data')
+            self.strategy.prepare_start(self.app, '/data')
             self.app.channel |= IDLE
             self.assertEqual(replication_world.UUID in content, self.resumed(), content)
         del files.contents[path]
-        self.strategy.keep_identity(self.app, '/data')
+        self.strategy.prepare_start(self.app, '/data')
         self.assertNotIn('replication', self.overrides)
+
+    def test_persisted_options_do_not_open_a_replica_on_another_root_disk(self):
+        """Its tenant has persisted them when it was the source."""
+        files = server_world.Files(self, [])
+        path = f'/data/{persisted_options.FILE}'
+        persisted = {'variables': {'super_read_only': {}, 'sort_buffer_size': {}}}
+        files.contents[path] = json.dumps(persisted)
+        self.overrides.clear()
+        self.app.database_service_uid = self.app.database_service_gid = 1001
+        self.strategy.prepare_start(self.app, '/data')
+        self.assertEqual(persisted, json.loads(files.contents[path]))
+        read_only.configure_replica(self.app)
+        self.strategy.prepare_start(self.app, '/data')
+        self.assertEqual({'variables': {'sort_buffer_size': {}}}, json.loads(files.contents[path]))
 
     def test_identity_of_a_server_that_is_no_replica(self):
         server_world.Files(self, []).contents['/data/auto.cnf'] = '[auto]\nserver-uuid=one\n'
         self.overrides.clear()
-        self.strategy.keep_identity(self.app, '/data')
+        self.strategy.prepare_start(self.app, '/data')
         self.assertEqual({}, self.overrides)
 
     def test_silent_source_is_noticed_after_each_start(self):
@@ -209,14 +225,6 @@ class ResumeTest(ReplicationTestCase):
         self.app.statements.clear()
         self.strategy.follow_under_own_identity(self.app)
         self.assertEqual(([], {}), (self.app.statements, self.overrides))
-
-    def test_writes_are_accepted_without_a_source_only(self):
-        self.strategy.accept_writes_without_source(self.app)
-        self.assertIn('slave-replication', self.overrides)
-        self.app.channel = None
-        self.strategy.accept_writes_without_source(self.app)
-        self.assertEqual({}, self.overrides)
-        self.assertEqual(1, len(self.app.executed('SET GLOBAL read_only = OFF')))
 
     def test_a_crash_while_it_becomes_writable(self):
         """A restart keeps the decision, and a repetition still switches the events on."""
@@ -358,6 +366,12 @@ class SourceTest(ReplicationTestCase):
         self.strategy.make_read_only(self.app, True)
         options = self.overrides['read-only']['mysqld']
         self.assertEqual({'read_only': 'ON', 'super_read_only': 'ON'}, options)
+        # An option that its tenant has persisted would override them.
+        forgotten = [statement for statement, _ in self.app.executed('RESET PERSIST')]
+        self.assertEqual(
+            [f'RESET PERSIST IF EXISTS {name}' for name in ('read_only', 'super_read_only')],
+            forgotten,
+        )
         self.strategy.make_read_only(self.app, False)
         self.assertEqual({}, self.overrides)
         # The events of a server that was no replica are left alone.

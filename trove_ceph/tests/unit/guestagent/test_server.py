@@ -275,15 +275,23 @@ class PasswordTest(base.BaseTestCase):
                 'datastore.service.BaseDbApp.save_password',
                 classmethod(lambda _class, *given: self.done.save(*given)),
             ),
+            (
+                'datastore.service.BaseDbApp.get_client_auth_file',
+                classmethod(lambda _class, file: f'/conf/{file}'),
+            ),
             ('datastore.mysql_common.service.ENGINE', self.done.engine),
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove.guestagent.{name}', value))
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.guestagent.flushed_files.flush', self.done.flush)
+        )
 
     def test_new_password_replaces_the_pool(self):
         for _ in range(2):
             server.MySqlServer.save_password('root', 'new')
-        saved = mock.call.save('root', 'new')
-        self.assertEqual([saved, mock.call.engine.dispose(), saved], self.done.mock_calls)
+        # A crash must not leave an empty file.
+        saved = [mock.call.save('root', 'new'), mock.call.flush('/conf/root.cnf')]
+        self.assertEqual([*saved, mock.call.engine.dispose(), *saved], self.done.mock_calls)
         self.assertIsNone(common_service.ENGINE)
 
 
@@ -417,6 +425,17 @@ class PrivilegesTest(base.BaseTestCase):
         self.assertEqual('secret', subject.get_auth_password(file='root.cnf'))
         self.assertEqual(3306, subject.configuration_manager.get_value('port', section='mysqld'))
         self.assertEqual({'mkdir', 'chown', 'chmod'}, set(self.commands))
+
+    def test_password_file_that_a_crash_has_damaged(self):
+        """The probes of the status must not fail for it."""
+        subject = self.run_as(0)
+        for content in ('', '\0' * 64, '[client]\nuser = root\n', 'secret'):
+            with open(self.directory.join('root.cnf'), 'w') as auth:
+                auth.write(content)
+            error = self.assertRaises(
+                exception.UnprocessableEntity, subject.get_auth_password, file='root.cnf'
+            )
+            self.assertIn('root.cnf: has no password', str(error))
 
     def test_another_user_copies(self):
         subject = self.run_as(1000)

@@ -64,6 +64,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
             override_strategy=configuration.ImportOverrideStrategy(self.include, 'cnf'),
             measure=self.measure,
             server_id=77,
+            overrides_dir=self.include,
         )
 
     def measure(self, ram_mib, vcpus, tier):
@@ -173,6 +174,37 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.manager.retune()
 
         self.assertEqual((None, None), self.measured[-1])
+
+    def test_options_outlive_a_crash(self):
+        """Each change is on the disk, with the removal of a name, before it takes effect."""
+        self.reset(4096)
+        flushed = []
+        fsync = os.fsync
+
+        def flush(descriptor):
+            flushed.append(os.readlink(f'/proc/self/fd/{descriptor}'))
+            fsync(descriptor)
+
+        self.useFixture(fixtures.MonkeyPatch('os.fsync', flush))
+        options = {'mysqld': {'super_read_only': 'ON'}}
+        self.manager.apply_system_override(options, 'read-only')
+        (path,) = [one for one in flushed if 'read-only' in one]
+        self.assertEqual(self.include, flushed[-1])
+        flushed.clear()
+        self.manager.remove_system_override('read-only')
+        self.assertNotIn(path, flushed)
+        self.assertEqual(self.include, flushed[-1])
+        flushed.clear()
+        self.reset(2048)
+        self.assertIn(self.base_path, flushed)
+
+    def test_tier_that_a_crash_has_emptied(self):
+        self.reset(4096)
+        self.manager.set_tier(DISKS)
+        (name,) = [one for one in os.listdir(self.include) if 'storage-tier' in one]
+        open(os.path.join(self.include, name), 'w').close()
+        self.reset(4096)
+        self.assertTrue(self.manager.set_tier(DISKS))
 
     def test_dictionary_as_base_file(self):
         self.manager.reset_configuration({'mysqld': {'port': 3306}})

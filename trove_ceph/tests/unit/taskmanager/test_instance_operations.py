@@ -314,3 +314,16 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.addCleanup(self.store.finish, claim)
         self.one._start_wait = lambda _seconds: waiting.Deadline(0, lambda: 0.0, self.fail)
         self.one.await_changes(self.instance.id)
+
+    def test_a_stuck_promotion_holds_up_its_own_source_only(self):
+        source, other = self.add(InstanceTasks.NONE), self.add(InstanceTasks.NONE)
+        replica = trove_database.add_instance('project', None, slave_of_id=source.id)
+        dead = claims.Claimant('three')
+        self.dead.add('three')
+        self.store.begin(Role.PROMOTE_REPLICA, replica.id, dead)
+        released = []
+        resumptions = {Role.CHANGE_SOURCE: lambda claim: released.append(claim.resource_id)}
+        for one in (source, other):
+            self.store.begin(Role.CHANGE_SOURCE, one.id, dead)
+        self.two.recover(resumptions, worlds.AtOnce())
+        self.assertEqual([other.id], released)

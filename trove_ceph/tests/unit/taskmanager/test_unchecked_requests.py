@@ -17,6 +17,7 @@ from trove_ceph.db import (
     heartbeat,
     instance_operations,
     replacements,
+    replicas,
     source_marks,
     transactions,
 )
@@ -52,6 +53,10 @@ class UncheckedRequestsTest(base.BaseTestCase):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
+        self.manager._recovery_threads = types.SimpleNamespace(start=lambda work: work())
+        self.manager._source_requests = types.SimpleNamespace(
+            resumptions={}, handle_marks=lambda _threads: None
+        )
         self.store = replacements.ReplacementStore()
         self.operations = instance_operations.InstanceOperationStore()
         self.worker = claims.Claimant('this taskmanager', is_dead=lambda name: name == 'dead')
@@ -244,6 +249,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild(end)
         self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
         self.assertIsNone(self.fault())
+        self.end_resumption()
 
     def test_rebuild_is_refused_if_a_promotion_does_not_end(self):
         self.promote_a_replica()
@@ -289,16 +295,79 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild_in_nova = rebuild
         self.rebuild()
         self.assertEqual([None, None, 'BUILDING'], self.calls)
+        # A worker that resumes this has it accept writes; a change of the source goes over it.
+        self.assert_left_to_a_resumption()
         claim = begin(Role.EJECT_SOURCE)
         self.assertIsNotNone(claim)
         self.operations.finish(claim)
 
-    def test_a_change_can_begin_when_a_rebuild_has_failed(self):
+    def assert_left_to_a_resumption(self):
+        left = self.operations.list_interrupted(self.worker)
+        self.assertIn((Role.CHANGE_SOURCE, self.instance.id), left)
+
+    def end_resumption(self):
+        claim = self.operations.resume(Role.CHANGE_SOURCE, self.instance.id, self.worker)
+        self.operations.finish(claim)
+
+    def test_a_source_whose_rebuild_has_failed_is_to_accept_writes_nevertheless(self):
+        """Such as one whose recovery took longer than Trove waits."""
+
         def rebuild():
             raise RuntimeError('Nova does not answer')
 
         self.rebuild_in_nova = rebuild
         self.assertRaises(RuntimeError, self.rebuild)
+        self.assert_left_to_a_resumption()
+        self.end_resumption()
+
+    def make_replica(self):
+        """Have the instance be a replica; return the id of its source."""
+        source = trove_database.add_instance('project', 'volume-of-source')
+        trove_database.instance(self.instance.id).update(slave_of_id=source.id)
+        return source.id
+
+    def test_a_replica_that_trove_could_not_attach_again_has_its_source(self):
+        """Otherwise it would be opened as a database of its own."""
+        source_id = self.make_replica()
+        table = replicas.ReplicaStore()
+        table.register(self.instance.id, 'project', source_id, 'volume', None)
+        self.addCleanup(table.remove, self.instance.id)
+
+        def rebuild():
+            trove_database.instance(self.instance.id).update(slave_of_id=None)
+            raise RuntimeError('the source does not answer')
+
+        self.rebuild_in_nova = rebuild
+        self.assertRaises(RuntimeError, self.rebuild)
+        self.assertEqual(source_id, trove_database.instance(self.instance.id).slave_of_id)
+        self.end_resumption()
+        # As is told of another taskmanager that dies in the middle.
+        trove_database.instance(self.instance.id).update(slave_of_id=None)
+        self.operations.begin(Role.REBUILD_SERVER, self.instance.id, claims.Claimant('dead'))
+        self.manager._recover_instances()
+        self.assertEqual(source_id, trove_database.instance(self.instance.id).slave_of_id)
+        self.end_resumption()
+        # One that was detached has no row in our table.
+        table.remove(self.instance.id)
+        self.assertRaises(RuntimeError, self.rebuild)
+        self.assertIsNone(trove_database.instance(self.instance.id).slave_of_id)
+        self.end_resumption()
+
+    def test_rebuild_of_a_replica_whose_source_does_not_accept_writes_yet(self):
+        marks = source_marks.SourceMarkStore()
+        source_id = self.make_replica()
+        marks.set(source_id, SourceMark.UNFINISHED_PROMOTION)
+        self.addCleanup(marks.remove, source_id)
+        self.rebuild()
+        self.assertEqual(([], InstanceTasks.NONE), (self.calls, self.task()))
+        self.assertIn(f'since its source {source_id} has become the source', self.fault())
+
+    def test_rebuild_of_an_instance_with_another_agent(self):
+        self.instance = trove_database.add_instance(
+            'project', 'volume', version_id=trove_database.foreign_version()
+        )
+        self.rebuild()
+        self.assertEqual(['rebuild'], self.calls)
         self.assertIsNone(self.operations.find_role(self.instance.id))
 
     def test_a_second_rebuild_is_refused_during_the_first(self):
@@ -310,6 +379,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild()
         self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
         self.assertIn('is being created or rebuilt', self.fault())
+        self.end_resumption()
 
     def test_rebuild_is_refused_while_the_replicas_are_changed(self):
         """Such as by a promotion that has not shown its choice yet."""
@@ -321,24 +391,19 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.assertLess(299, self.now)
 
     def test_rebuild_of_a_source_that_is_silent_for_ever(self):
-        """An interrupted promotion may have left it read-only, which is looked at again."""
+        """An interrupted promotion may have left it read-only."""
         dead = claims.Claimant('dead')
         self.operations.begin(Role.CHANGE_SOURCE, self.instance.id, dead)
         self.rebuild()
         self.assertEqual(['rebuild'], self.calls)
-        left = self.operations.list_interrupted(self.worker)
-        self.assertIn((Role.CHANGE_SOURCE, self.instance.id), left)
-        claim = self.operations.resume(Role.CHANGE_SOURCE, self.instance.id, self.worker)
-        self.operations.finish(claim)
+        self.assert_left_to_a_resumption()
+        self.end_resumption()
 
     def test_a_rebuild_whose_taskmanager_died(self):
         self.operations.begin(Role.REBUILD_SERVER, self.instance.id, claims.Claimant('dead'))
         self.set_task(InstanceTasks.BUILDING)
-        self.manager._recovery_threads = types.SimpleNamespace(start=lambda work: work())
-        self.manager._source_requests = types.SimpleNamespace(
-            resumptions={}, handle_marks=lambda _threads: None
-        )
         self.manager._recover_instances()
         self.assertEqual(InstanceTasks.NONE, self.task())
         self.assertIn('stopped while it rebuilt this instance', self.fault())
-        self.assertIsNone(self.operations.find_role(self.instance.id))
+        self.assert_left_to_a_resumption()
+        self.end_resumption()

@@ -70,33 +70,28 @@ class ReplicaVolumes:
 
         :raises ServiceUnavailableError: Cinder, or the storage service, does not answer
         """
-        volume = self._deps.cinder.find_volume(volume_id)
-        image = None if volume is None else self._deps.find_image(volume)
-        if image is None:
-            return False
-        try:
-            self._deps.storage.describe(image, with_usage=False)
-        except exceptions.StorageError:
-            return False
-        return True
+        return self._exists(volume_id) is True
 
     def is_gone(self, volume_id: str) -> bool:
         """Return whether a volume does not exist, in Cinder or in Ceph.
 
         :raises ServiceUnavailableError: Cinder, or the storage service, does not answer
         """
+        return self._exists(volume_id) is False
+
+    def _exists(self, volume_id: str) -> bool | None:
+        """Return whether a volume exists; None: its pool does not answer, and may do so again."""
         volume = self._deps.cinder.find_volume(volume_id)
         image = None if volume is None else self._deps.find_image(volume)
         if image is None:
-            return True
+            return False
         try:
             self._deps.storage.describe(image, with_usage=False)
         except exceptions.NotFoundError:
-            return True
-        except exceptions.StorageError:
-            # Its pool may answer again.
             return False
-        return False
+        except exceptions.StorageError:
+            return None
+        return True
 
     def find_size_gib(self, volume_id: str) -> int | None:
         """Return the size of a volume; None: Cinder has no such volume."""

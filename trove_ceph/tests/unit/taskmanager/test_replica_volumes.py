@@ -291,11 +291,23 @@ class VolumesTest(ReplicaVolumesCase):
         self.assertIn(self.old_id, self.world.cinder.volumes)
 
     def test_volume_that_cannot_be_read(self):
-        self.assertTrue(self.volumes.can_be_read(self.old_id))
+        def found(volume_id):
+            return self.volumes.can_be_read(volume_id), self.volumes.is_gone(volume_id)
+
+        self.assertEqual((True, False), found(self.old_id))
+        # Its pool may answer again.
+        describe = self.volumes._deps.storage.describe
+
+        def fail(_image, with_usage=False):
+            raise exceptions.CephUnreachableError('the pool does not answer')
+
+        self.volumes._deps.storage.describe = fail
+        self.assertEqual((False, False), found(self.old_id))
+        self.volumes._deps.storage.describe = describe
         image = self.world.cinder.image(self.world.cinder.volumes[self.old_id])
         self.world.storage.trash(image, self.world.storage.describe(image).image_id)
-        self.assertFalse(self.volumes.can_be_read(self.old_id))
-        self.assertFalse(self.volumes.can_be_read('00000000-0000-4000-8000-000000000000'))
+        self.assertEqual((False, True), found(self.old_id))
+        self.assertEqual((False, True), found('00000000-0000-4000-8000-000000000000'))
 
     def test_own_space(self):
         image = self.world.cinder.image(self.world.cinder.volumes[self.old_id])

@@ -20,7 +20,8 @@ _UNREACHABLE = (
     'that the source is ACTIVE, and that the security groups let the replica reach it'
 )
 _REFUSED_ACCOUNT = (
-    f'the source refuses the account of the replica, as after a change of its users; {_FRESH_CLONE}'
+    'the source refuses the account of the replica, as after a change of its users; the service '
+    f'renews it. If that does not help, {_FRESH_CLONE}'
 )
 _DIFFERENT_DATA = (
     'a transaction of the source cannot be applied, since the data of the replica differ; '

@@ -97,13 +97,12 @@ class FailoverPolicyStore:
     @retry_on_deadlock
     def prune(self) -> None:
         """Delete the policies of instances that are deleted."""
-        of_deleted = ~trove_tasks.exists(_Row.target)
+        own = _Row.scope == str(Scope.INSTANCE)
         with self._transactions.writing() as session:
-            session.execute(
-                sa.delete(_Row)
-                .where(_Row.scope == str(Scope.INSTANCE), of_deleted)
-                .execution_options(synchronize_session=False)
-            )
+            targets = set(session.scalars(sa.select(_Row.target).where(own)))
+            # After the policies: each target that is absent there is deleted.
+            deleted = targets - trove_tasks.present(session)
+            session.execute(sa.delete(_Row).where(own, _Row.target.in_(deleted)))
 
 
 def _new_row(

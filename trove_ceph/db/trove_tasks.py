@@ -7,7 +7,6 @@ transaction of our own row excludes the operations of Trove as long as that row 
 
 import datetime
 import enum
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -71,13 +70,13 @@ def is_idle_replica(session: orm.Session, instance_id: str, source_id: str) -> b
     return session.scalar(query.with_for_update()) is not None
 
 
-def exists(instance_id: Any) -> sa.sql.elements.ColumnElement[bool]:
-    """Return the condition that an instance exists and is not deleted.
+def present(session: orm.Session) -> set[str]:
+    """Return the ids of the instances that are not deleted.
 
-    :param instance_id: the column of a query, with its id
+    Our tables are not joined with Trove's, whose columns may have another collation.
     """
     row = _INSTANCES.c
-    return sa.exists().where(row.id == instance_id, row.deleted == sa.false())
+    return set(session.scalars(sa.select(row.id).where(row.deleted == sa.false())))
 
 
 def flavor(session: orm.Session, instance_id: str) -> str | None:

@@ -41,7 +41,8 @@ class Accounts(mysql_service.MySqlAdmin):
     def _check_accepts_writes(self):
         if read_only.is_configured_replica(self.mysql_app):
             raise exceptions.UnsafeSettingsError(
-                'the instance is a replica, which refuses writes: repeat the request on its source'
+                'the instance is a replica, or was just rebuilt, and refuses writes: repeat the '
+                'request on its source, or later'
             )
         if read_only.is_configured_read_only(self.mysql_app):
             raise exceptions.UnsafeSettingsError(

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server
+from trove_ceph.guestagent import flushed_files, server
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ def remove(app: server.MySqlServer, data_dir: str, names: Collection[str]) -> No
     operating_system.chown(
         path, app.database_service_uid, app.database_service_gid, recursive=False, as_root=True
     )
+    # MySQL does not start with a file that a crash has emptied.
+    flushed_files.flush(path)
     LOG.info('Removed the persisted ones of the options %s from %s', ', '.join(names), path)
 
 

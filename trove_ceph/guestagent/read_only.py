@@ -25,10 +25,11 @@ LOG = logging.getLogger(__name__)
 #: Of a server that is no replica.
 CHANGE_ID = 'read-only'
 REPLICA_CHANGE_ID = common_service.CNF_SLAVE
-_REFUSES_WRITES = {'read_only': 'ON', 'super_read_only': 'ON'}
+#: With which a server refuses writes.
+REFUSES_WRITES = {'read_only': 'ON', 'super_read_only': 'ON'}
 #: A server never follows by itself: its volume may be a clone that still has the identity of its
 #: source. The agent has it follow (:mod:`replication`).
-REPLICA_OPTIONS = _REFUSES_WRITES | {'event_scheduler': 'OFF', 'skip_replica_start': 'ON'}
+REPLICA_OPTIONS = REFUSES_WRITES | {'event_scheduler': 'OFF', 'skip_replica_start': 'ON'}
 #: How long a change waits for statements that write; others that write wait behind it.
 WAIT_SEC = 15
 _TIMEOUT_SEC = 60
@@ -114,11 +115,11 @@ def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
     """
     configured = app.configuration_manager
     was_configured = is_configured_read_only(app)
-    configured.apply_system_override({server_config.SERVER_SECTION: _REFUSES_WRITES}, CHANGE_ID)
+    configured.apply_system_override({server_config.SERVER_SECTION: REFUSES_WRITES}, CHANGE_ID)
     try:
         with _cursor(app) as cursor:
             _refuse_writes(cursor, wait_sec)
-            _forget_persisted(cursor, _REFUSES_WRITES)
+            _forget_persisted(cursor, REFUSES_WRITES)
     except BaseException:
         if not was_configured:
             configured.remove_system_override(CHANGE_ID)

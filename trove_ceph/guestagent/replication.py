@@ -240,13 +240,13 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
 
         Its identity is recorded: if the start fails, and the cause is repaired later,
         :meth:`resume` has it follow. And options that a tenant has persisted, such as when it was
-        the source, are removed, since they would override those of a replica.
+        the source, do not open it: they would override those of a replica.
 
         :param data_dir: path of the data directory
         """
         if not read_only.is_configured_replica(service):
             return
-        persisted_options.remove(service, data_dir, read_only.REPLICA_OPTIONS)
+        persisted_options.remove(service, data_dir, read_only.REFUSES_WRITES)
         if found := server_uuid.find(data_dir):
             self._store(service, found)
 

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from trove_ceph.db import failover_policies, failover_watch, replacements
+from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.failover import dependencies, watcher
 from trove_ceph.strategies.failover.facts import FailoverSettings
 from trove_ceph.taskmanager import background, guest_factory
 from trove_ceph.trove_adapter import failover_signs
+
+#: How long a round waits for an answer about one volume.
+_ANSWER_SEC = 10
 
 
 class FailoverThread:
@@ -51,13 +55,15 @@ def make_dependencies(
 
     :param deps: those of backups
     """
+    # A volume whose pool is lost must not hold up the round for long.
+    storage = rpcapi.StorageAPI(rpcapi.connect(conf), _ANSWER_SEC)
     return dependencies.FailoverDependencies(
         watch=failover_watch.FailoverWatchStore(),
         policies=failover_policies.FailoverPolicyStore(),
         replacements=replacements.ReplacementStore(),
         databases=failover_signs.Databases(),
         servers=failover_signs.Servers(guest_factory.connect_to_nova(conf)),
-        volumes=Volumes(deps),
+        volumes=Volumes(deps, storage),
         worker=deps.worker,
         heartbeat=deps.heartbeat,
         settings=settings(conf),
@@ -83,10 +89,12 @@ class Volumes:
     """Volumes in Cinder and Ceph; see :class:`.failover.dependencies.Volumes`.
 
     :param deps: those of backups
+    :param storage: the storage service, with a short time limit
     """
 
-    def __init__(self, deps: backup_dependencies.BackupDependencies):
+    def __init__(self, deps: backup_dependencies.BackupDependencies, storage: rpcapi.StorageAPI):
         self._deps = deps
+        self._storage = storage
 
     def find_clients(self, volume_id: str) -> tuple[str, ...] | None:
         """Return the clients that have the image of a volume open; None: it is on no tier.
@@ -95,4 +103,4 @@ class Volumes:
         """
         volume = self._deps.cinder.find_volume(volume_id)
         image = None if volume is None else self._deps.find_image(volume)
-        return None if image is None else tuple(self._deps.storage.describe(image).clients)
+        return None if image is None else tuple(self._storage.describe(image).clients)

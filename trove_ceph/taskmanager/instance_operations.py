@@ -41,6 +41,8 @@ _CHANGES = frozenset(
         *(Role.DETACH_REPLICA, Role.REBUILD_SERVER),
     }
 )
+#: The row of each is all that shows what is left to do: an error of any kind must not end it.
+_KEPT_ROWS = frozenset({Role.CHANGE_SOURCE, Role.REBUILD_SERVER})
 #: How long a deletion, or the creation of a replica, waits for the end of a promotion.
 _PROMOTION_SEC = 300
 #: Longer than the expiry of the claim of a worker that died.
@@ -263,6 +265,10 @@ class InstanceOperations:
             self._heartbeat.drop(claim)
             return
         except Exception as error:
+            if role in _KEPT_ROWS:
+                LOG.exception('Instance %s: "%s" failed, and is resumed again', instance_id, role)
+                self._heartbeat.drop(claim)
+                return
             LOG.warning('Instance %s: "%s" failed; request it again: %s', instance_id, role, error)
         self.finish(claim)
 

@@ -354,8 +354,8 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_PRUNING_SPACING_SEC)
     def prune_records(self, context):
         """Delete records of replacements that ended long ago, and policies of deleted instances."""
-        failover_policies.FailoverPolicyStore().prune()
         self._replacements().prune(datetime.timedelta(days=CONF.trove_ceph_replacement.keep_days))
+        failover_policies.FailoverPolicyStore().prune()
 
     # The API calls this when it has recorded a failover (notify.py).
     def replace_servers(self, context):

@@ -80,11 +80,13 @@ class ReplicaVolumes:
         return self._exists(volume_id) is False
 
     def _exists(self, volume_id: str) -> bool | None:
-        """Return whether a volume exists; None: its pool does not answer, and may do so again."""
+        """Return whether a volume exists; None: its pool does not answer, or is no tier's now."""
         volume = self._deps.cinder.find_volume(volume_id)
-        image = None if volume is None else self._deps.find_image(volume)
-        if image is None:
+        if volume is None:
             return False
+        image = self._deps.find_image(volume)
+        if image is None:
+            return None
         try:
             self._deps.storage.describe(image, with_usage=False)
         except exceptions.NotFoundError:

@@ -445,8 +445,8 @@ class SourceChanges:
         :raises OperationUnfinishedError: it does not yet
         """
         deps, source_id = self._work.guarded(claim), claim.resource_id
-        self._check_none_begun(deps, source_id)
         with group.answers_needed(f'source {source_id}: may be read-only'):
+            self._check_none_begun(deps, source_id)
             group.restore_writes(deps, source_id)
 
     @staticmethod

@@ -39,7 +39,7 @@ class Rows(Protocol):
 
     def find(self, instance_id: str) -> Member | None: ...
     def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None: ...
-    def restore_source(self, instance_id: str) -> None: ...
+    def restore_source(self, instance_id: str, source_id: str | None) -> None: ...
     def add_fault(self, instance_id: str, text: str) -> None: ...
 
 
@@ -122,11 +122,12 @@ class UncheckedRequests:
                 return claims_held.enter_context(self._claim_rebuild(instance_id)) is not None
 
             is_begun = self._await_change(instance_id, claim)
+            before = self._rows.find(instance_id)
             try:
                 yield is_begun
             finally:
-                if is_begun:
-                    self._rows.restore_source(instance_id)
+                if is_begun and before is not None and before.source_id is not None:
+                    self._rows.restore_source(instance_id, before.source_id)
 
     def _await_change(self, instance_id: str, begin: Callable[[], bool]) -> bool:
         deadline = self._start_wait(_CHANGE_SEC)
@@ -161,7 +162,7 @@ class UncheckedRequests:
     def end_interrupted_rebuild(self, claim: Claim) -> None:
         """Tell of a rebuild whose taskmanager has died, and end its task."""
         instance_id = claim.resource_id
-        self._rows.restore_source(instance_id)
+        self._rows.restore_source(instance_id, None)
         self._rows.replace_task(
             instance_id, ('BUILDING',), task_at_rest(self._find_mark(instance_id))
         )

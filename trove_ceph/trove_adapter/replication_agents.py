@@ -138,12 +138,14 @@ class ReplicationAgents:
 
         :raises ReplacementCanceledError: the instance is deleted
         """
-        settings = self._settings(instance_id)
-        return self._guest(instance_id).start_moved_server(
-            *(request_id, settings.version, settings.contents, settings.overrides),
+        settings, guest = self._settings(instance_id), self._guest(instance_id)
+        given = (request_id, settings.version, settings.contents, settings.overrides)
+        try:
             # The root disk may be new.
-            is_replica=True,
-        )
+            return guest.start_moved_server(*given, is_replica=True)
+        except exceptions.GuestOutdatedError:
+            # An agent of an earlier release has the options of a replica since its first start.
+            return guest.start_moved_server(*given)
 
     def set_semi_sync(
         self, instance_id: str, as_source: bool, as_replica: bool, timeout_ms: int

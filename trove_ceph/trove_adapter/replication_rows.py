@@ -131,21 +131,33 @@ class ReplicationRows:
         self._end_stale({instance_id: after})
 
     @retry_on_deadlock
-    def restore_source(self, instance_id: str) -> None:
+    def restore_source(self, instance_id: str, source_id: str | None) -> None:
         """Record the source of a replica again that Trove has forgotten in a rebuild; idempotent.
 
-        Our table has it until the replica is detached or promoted. Do nothing if the source is
-        deleted.
+        The watch over replicas has it follow. Do nothing if the source is deleted.
+
+        :param source_id: None: that of our table, which has it until the replica is detached or
+            promoted
         """
         with self._transactions.writing() as session:
-            replica = session.get(tables.ReplicaRow, instance_id)
-            source_id = None if replica is None else replica.source_id
+            replica = session.get(tables.ReplicaRow, instance_id, with_for_update=True)
+            if source_id is None and replica is not None:
+                source_id = replica.source_id
             own = sa.and_(_COLUMNS.id == source_id, _COLUMNS.deleted == sa.false())
             if session.execute(sa.select(_COLUMNS.id).where(own)).first() is None:
                 return
-            forgotten = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.slave_of_id.is_(None))
             now = self._transactions.clock()
-            self._update(session, forgotten, slave_of_id=source_id, updated=now)
+            done = session.connection().execute(
+                sa.update(_INSTANCES)
+                .where(
+                    _COLUMNS.id == instance_id,
+                    _COLUMNS.slave_of_id.is_(None),
+                    _COLUMNS.deleted == sa.false(),
+                )
+                .values(slave_of_id=source_id, updated=now)
+            )
+            if done.rowcount and replica is not None:
+                replica.stopped_at = self._transactions.database_time(session)
 
     @retry_on_deadlock
     def refuse_deletion(self, instance_id: str, task: str, ram_mib: int) -> None:

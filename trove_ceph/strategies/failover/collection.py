@@ -23,8 +23,10 @@ from trove_ceph.strategies.replacement import rules
 #: More silent databases that could be replaced are not asked about in one round: no more are moved
 #: in an hour than ``most_per_hour``.
 _MOST_ASKED = 100
-#: How many databases that report are tried as a control until one has a client.
+#: How many databases that report are tried as a control until one has a client. Those whose volumes
+#: are on no tier, which Cinder alone tells, do not count, but are not all tried either.
 _MOST_CONTROLS = 5
+_MOST_OTHERS = 100
 _UNREACHABLE = (exceptions.ServiceUnavailableError, exceptions.CephUnreachableError)
 
 _Instances = Mapping[str, backup_types.Instance]
@@ -52,8 +54,9 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     free = [one for one, reason in why_not.items() if reason is None]
     asking = _Asking(deps, now + settings.silent_sec / 3)
     on_down_hosts = asking.find_on_down_hosts([instances[one] for one in silent] if free else ())
-    # The same ones in each round, until they are moved; not those that were stopped long ago.
-    free.sort(key=lambda one: (one not in on_down_hosts, silent[one], one))
+    # The same ones in each round, until they are moved; not those that were stopped long ago. Last
+    # those of which nothing was known in the last round, since each takes some seconds.
+    free.sort(key=lambda one: (one in memory.unknown, one not in on_down_hosts, silent[one], one))
     signs = {one: Signs(reason) for one, reason in why_not.items() if reason is not None}
     signs |= {one: asking.signs_of(instances[one]) for one in free}
     control_clients = None
@@ -64,8 +67,9 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
             if memory.is_reporting(one.id, now, settings.silent_sec) and one.volume_id is not None
         ]
         # A database with a policy is likely to be on a tier.
-        reporting.sort(key=lambda one: one.id not in covered)
+        reporting.sort(key=lambda one: (one.id in memory.unknown, one.id not in covered))
         control_clients = asking.find_control(reporting)
+    memory.note_unknown(asking.examined, asking.unknown)
     took_sec = deps.clock() - now
     if took_sec > settings.silent_sec:
         asking.failures.append(f'asking the other services took {took_sec:.0f} s')
@@ -92,9 +96,13 @@ class _Asking:
     :param until: after it, by the clock of the dependencies, the others are left to later rounds;
         a round that takes too long decides nothing
     :ivar failures: why some were not answered
+    :ivar examined: the ids of the databases of whose volumes Ceph was asked
+    :ivar unknown: those of them of whose volumes there was no answer
     """
 
     def __init__(self, deps: FailoverDependencies, until: float):
+        self.examined: set[str] = set()
+        self.unknown: set[str] = set()
         self._deps = deps
         self._until = until
         self._asked = 0
@@ -141,26 +149,41 @@ class _Asking:
         why_held = verdicts.why_server_held(server, self.hosts)
         if why_held is not None:
             return Signs(why_held)
-        return Signs(server=server, clients=self._deps.volumes.find_clients(instance.volume_id))
+        try:
+            clients = self._find_clients(instance)
+        except _UNREACHABLE as error:
+            # Its pool may be lost, such as one with one copy. Whether Ceph answers at all is what
+            # the control shows.
+            return Signs(f'its signs are not known: {error}')
+        return Signs(server=server, clients=clients)
+
+    def _find_clients(self, instance: backup_types.Instance) -> tuple[str, ...] | None:
+        self.examined.add(instance.id)
+        try:
+            return self._deps.volumes.find_clients(instance.volume_id or '')
+        except _UNREACHABLE:
+            self.unknown.add(instance.id)
+            raise
 
     def find_control(self, reporting: Sequence[backup_types.Instance]) -> int | None:
         """Return how many clients databases have whose agents report; None: none is on a tier.
 
-        :param reporting: those that are likely to be on a tier first
+        :param reporting: those that are likely to be on a tier, and to be answered for, first
         """
-        most = None
-        for instance in reporting[:_MOST_CONTROLS]:
+        most, tried = None, 0
+        for instance in reporting[:_MOST_OTHERS]:
+            if tried == _MOST_CONTROLS:
+                break
             try:
-                clients = self._deps.volumes.find_clients(instance.volume_id or '')
-            except _UNREACHABLE as error:
-                self.failures.append(str(error))
-                return None
+                clients = self._find_clients(instance)
             except exceptions.TroveCephError:
                 # Its image cannot be examined; another one may be.
+                tried += 1
                 continue
             if clients:
                 return len(clients)
             # The server of this one may have failed a moment ago.
+            tried += clients is not None
             most = most if clients is None else 0
         return most
 

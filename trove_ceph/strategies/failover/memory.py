@@ -21,6 +21,7 @@ class WatchMemory:
     """The memory of one watcher.
 
     :param longest_gap_sec: after a longer time between two rounds everything is forgotten
+    :ivar unknown: the ids of the databases of whose volumes Ceph did not answer when last asked
     """
 
     def __init__(self, longest_gap_sec: float):
@@ -28,6 +29,11 @@ class WatchMemory:
         self._observed_at: float | None = None
         self._agents: dict[str, _Agent] = {}
         self._rounds: dict[str, int] = {}
+        self.unknown: set[str] = set()
+
+    def note_unknown(self, examined: Collection[str], unknown: Collection[str]) -> None:
+        """Take note of whose volumes Ceph was asked about, and for which of them in vain."""
+        self.unknown = (self.unknown - set(examined)) | set(unknown)
 
     def observe(self, reports: Mapping[str, float | None], now: float) -> None:
         """Take note of the last report of each agent.

@@ -120,10 +120,10 @@ def find_drift(
     """Return why a replica is to be re-provisioned, the most urgent cause first; None: it is not.
 
     Transactions that its source lacks are never discarded without a request, unless they were
-    written on the replica itself; nor those of one that had some when it answered last. One that
-    accepts writes, as after an interrupted detachment, has some of its own. For its age, size or
-    depth, no replica is re-provisioned that is silent, since its server would be switched off while
-    it may serve, or that has any of them.
+    written on it while it was a replica; nor those of one that had some when it answered last. One
+    that accepts writes, as after an interrupted detachment, has some of its own. For its age, size
+    or depth, no replica is re-provisioned that is silent, since its server would be switched off
+    while it may serve, or that has any of them.
 
     :param now: by the clock of the database
     """

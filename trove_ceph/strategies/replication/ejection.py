@@ -433,10 +433,17 @@ class Ejection:
         return 'It follows the new source as soon as it can'
 
     def _has_written(self, instance_id: str) -> bool:
-        """Return whether a replica has written all of its surplus itself."""
+        """Return whether a replica has written all of its surplus itself, as a replica.
+
+        See :func:`.observation.lost_by_source`: one that was the source has written what its
+        clients have committed.
+        """
         found, _begun = self._last_look
-        surplus = self._surplus[instance_id]
-        return not surplus - surplus.written_by(found[instance_id].server_uuid)
+        surplus, own_uuid = self._surplus[instance_id], found[instance_id].server_uuid
+        new = found.get(self._chosen.member.instance_id)
+        if new is not None and new.gtid_executed.written_by(own_uuid):
+            return False
+        return not surplus - surplus.written_by(own_uuid)
 
     def _describe_missing(self) -> str:
         """Return which transactions of the old source or a replica are missing, as far as known."""

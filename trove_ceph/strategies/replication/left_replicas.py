@@ -31,7 +31,7 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
     waiting = busy | silent
     # After its replicas, which may receive from it by way of its former source.
     status = deps.agents.status(source.instance_id)
-    left = []
+    left, refused = [], set()
     for member in free:
         replica_id = member.instance_id
         if replica_id in silent:
@@ -39,16 +39,21 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
         try:
             if _is_left(statuses[replica_id], status, replica_id in marked):
                 left.append(member)
+            elif observation.is_refused(statuses[replica_id], status):
+                refused.add(replica_id)
+                left.append(member)
             elif replica_id in marked:
                 deps.replicas.forget_stopped(replica_id)
         except exceptions.GuestUnavailableError as error:
             waiting[replica_id] = str(error)
     for member in left:
-        # So that the watch finds it again if what follows is interrupted.
-        deps.replicas.note_stopped(member.instance_id)
+        if member.instance_id not in refused:
+            # So that the watch finds it again if what follows is interrupted.
+            deps.replicas.note_stopped(member.instance_id)
     again = new_source.NewSource(deps, source)
     again.attach(left)
-    again.renew(left)
+    # The rules of the watch decide whether one that is refused nevertheless gets a fresh clone.
+    again.renew([one for one in left if one.instance_id not in refused])
     for member in left:
         if member.instance_id not in again.failures:
             deps.replicas.forget_stopped(member.instance_id)
@@ -71,7 +76,7 @@ def _is_left(found: ReplicationStatus, source: ReplicationStatus, is_marked: boo
         return False
     if is_marked:
         return _is_stopped(found) or observation.follows_another(found, source)
-    return observation.is_stray(found, source) or observation.is_refused(found, source)
+    return observation.is_stray(found, source)
 
 
 def _is_stopped(found: ReplicationStatus) -> bool:

@@ -40,6 +40,7 @@ class World:
     :ivar asked: the requests to Nova and Ceph
     :ivar down: the services that do not answer: trove, conductor, nova or ceph
     :ivar answer_sec: how long Ceph takes to answer
+    :ivar error_sec: how long it takes until an error is known
     :ivar errors: what Ceph says of volumes, and Trove's tables of instances, by id
     """
 
@@ -57,7 +58,8 @@ class World:
         self.ids = [f'db-{number}' for number in range(count)]
         self.dead, self.without_clients, self.facts, self.servers = set(), set(), {}, {}
         self.reports, self.asked, self.down, self.errors = {}, [], set(), {}
-        self.answer_sec, self.without_server = 0, set()
+        self.answer_sec, self.error_sec = 0, 0
+        self.without_server, self.without_tier = set(), set()
         self._workers = itertools.count()
         for instance_id in self.ids:
             self.trove.add(instance_id)
@@ -194,10 +196,13 @@ class _Volumes:
         self._world = world
 
     def find_clients(self, volume_id):
-        self._world.answer('ceph', volume_id)
-        for _tick in range(self._world.answer_sec // 10):
-            self._world.now += datetime.timedelta(seconds=10)
-            self._world.heartbeat.beat()
-        self._world.asked.append(volume_id)
-        silent = self._world.dead | self._world.without_clients
-        return () if volume_id.removeprefix('volume-') in silent else (CLIENT,)
+        world, instance_id = self._world, volume_id.removeprefix('volume-')
+        if instance_id in world.without_tier:
+            return None
+        is_lost = volume_id in world.errors
+        for _tick in range((world.error_sec if is_lost else world.answer_sec) // 10):
+            world.now += datetime.timedelta(seconds=10)
+            world.heartbeat.beat()
+        world.answer('ceph', volume_id)
+        world.asked.append(volume_id)
+        return () if instance_id in world.dead | world.without_clients else (CLIENT,)

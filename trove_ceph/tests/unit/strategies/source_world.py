@@ -132,7 +132,7 @@ class World:
 
         operations = instance_operations.InstanceOperations(
             self.store,
-            types.SimpleNamespace(is_deleting=self.is_deleting),
+            types.SimpleNamespace(is_deleting=self.is_deleting, find_source_id=self.sources.get),
             claimant,
             beating,
             lambda seconds: deps.deadline(seconds),

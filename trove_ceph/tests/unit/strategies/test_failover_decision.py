@@ -261,7 +261,7 @@ class DecisionTest(base.BaseTestCase):
         once = [replacement('db-0', ReplacementState.COMPLETED, 4000, 3500)]
         (finding,) = self.rounds.run({'db-0': FAILED}, 4, replacements=once).findings
         self.assertEqual(Verdict.HELD, finding.verdict)
-        self.assertIn('the next one is allowed from 2026-01-01T00:01:40', finding.reason)
+        self.assertIn('the next one is allowed from 2026-01-01T00:01:40Z', finding.reason)
         over = [replacement('db-0', ReplacementState.COMPLETED, 4000, 3601)]
         decided = self.failed('db-0').run({'db-0': FAILED}, 4, replacements=over)
         self.assertEqual(('db-0',), decided.to_replace)
@@ -279,7 +279,7 @@ class DecisionTest(base.BaseTestCase):
         (finding,) = self.rounds.run({'db-0': FAILED}, 4, replacements=unmoved).findings
         self.assertEqual(Verdict.HELD, finding.verdict)
         self.assertIn(
-            'ended at 2025-12-31T23:55:01; the next one is allowed from 2026-01-01T00:00:01',
+            'ended at 2025-12-31T23:55:01Z; the next one is allowed from 2026-01-01T00:00:01Z',
             finding.reason,
         )
         # They neither end nor double the pause after those that moved the database.

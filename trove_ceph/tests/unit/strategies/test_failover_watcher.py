@@ -286,9 +286,37 @@ class WatcherTest(base.BaseTestCase):
             self.world.errors[f'volume-{instance_id}'] = exceptions.NotFoundError('no image')
         self.assert_nothing_moves()
         self.assertIn('cannot be checked', self.world.report()['hold'])
-        self.world.errors['volume-db-0'] = exceptions.CephUnreachableError('no answer')
+        # As if the storage service were down.
+        for instance_id in self.world.ids:
+            unreachable = exceptions.CephUnreachableError('no answer')
+            self.world.errors[f'volume-{instance_id}'] = unreachable
         self.assert_nothing_moves(30)
-        self.assertIn('not all signs are known: no answer', self.world.report()['hold'])
+        self.assertIn('cannot be checked', self.world.report()['hold'])
+
+    def test_controls_on_no_tier(self):
+        """Such as databases of another volume type, however many there are."""
+        self.world.kill('db-3')
+        self.world.without_tier = set(self.world.ids) - {'db-3', self.world.ids[-1]}
+        self.run_rounds()
+        self.assertEqual(['db-3'], self.world.requested())
+
+    def test_a_lost_pool_holds_up_no_database_on_another_one(self):
+        """As when a host dies with sources, and with replicas on a pool with one copy."""
+        self.world.kill('db-1', 'db-3')
+        self.world.errors['volume-db-1'] = exceptions.CephUnreachableError('no answer')
+        # A database that reports, which would be the control.
+        self.world.errors['volume-db-0'] = exceptions.CephUnreachableError('no answer')
+        self.run_rounds()
+        self.assertEqual(['db-3'], self.world.requested())
+        self.assertIn('its signs are not known', self.world.finding('db-1')['reason'])
+
+    def test_those_of_which_nothing_is_known_are_asked_last(self):
+        """Each takes as long as a round may last."""
+        self.world.kill('db-1', 'db-3')
+        self.world.errors['volume-db-1'] = exceptions.CephUnreachableError('no answer')
+        self.world.error_sec = 40
+        self.run_rounds(600)
+        self.assertEqual(['db-3'], self.world.requested())
 
     def test_a_task_that_begins_meanwhile(self):
         """The facts say that there is no task, and the row says that there is one."""

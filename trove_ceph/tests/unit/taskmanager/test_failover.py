@@ -78,7 +78,7 @@ class VolumesTest(base.BaseTestCase):
                 describe=lambda _image: types.SimpleNamespace(clients=clients)
             ),
         )
-        return failover.Volumes(deps).find_clients('id')
+        return failover.Volumes(deps, deps.storage).find_clients('id')
 
     def test_clients(self):
         self.assertEqual(('10.0.0.1:0/1',), self.find())
@@ -98,5 +98,5 @@ class VolumesTest(base.BaseTestCase):
             storage=types.SimpleNamespace(describe=fail),
         )
         self.assertRaises(
-            exceptions.CephUnreachableError, failover.Volumes(deps).find_clients, 'id'
+            exceptions.CephUnreachableError, failover.Volumes(deps, deps.storage).find_clients, 'id'
         )

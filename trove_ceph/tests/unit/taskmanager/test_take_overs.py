@@ -72,7 +72,7 @@ class TakeOverTest(base.BaseTestCase):
         later = fitness.MOST_UNKNOWN + datetime.timedelta(seconds=1)
         self.world.served_until = SEEN_AT + later
         self.refuse(
-            'last answered a look at 2026-01-01T00:00:00; 120 s are allowed between the two'
+            'last answered a look at 2026-01-01T00:00:00Z; 120 s are allowed between the two'
         )
 
     def test_a_replica_that_lacks_what_the_source_had(self):

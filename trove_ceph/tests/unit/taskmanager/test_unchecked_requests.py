@@ -60,7 +60,14 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.store = replacements.ReplacementStore()
         self.operations = instance_operations.InstanceOperationStore()
         self.worker = claims.Claimant('this taskmanager', is_dead=lambda name: name == 'dead')
+        self.addCleanup(self.end_operations)
         self.heartbeat = heartbeat.Heartbeat(claims.Claims(transactions.Transactions()), 5, 45)
+
+    def end_operations(self):
+        """Leave nothing to the tests that share the database."""
+        for role, instance_id in self.operations.list_interrupted(self.worker):
+            claim = self.operations.resume(role, instance_id, self.worker)
+            self.operations.finish(claim)
 
     def rebuild_in_nova(self):
         self.calls.append('rebuild')
@@ -249,7 +256,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild(end)
         self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
         self.assertIsNone(self.fault())
-        self.end_resumption()
 
     def test_rebuild_is_refused_if_a_promotion_does_not_end(self):
         self.promote_a_replica()
@@ -282,7 +288,7 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.assertIn('the rebuild was refused', self.fault())
 
     def test_no_change_of_the_source_begins_during_a_rebuild(self):
-        """The agent on the new root disk has any server without a source accept writes."""
+        """The new server could not be told from a source."""
         source_id = self.instance.id
 
         def begin(role):
@@ -305,10 +311,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         left = self.operations.list_interrupted(self.worker)
         self.assertIn((Role.CHANGE_SOURCE, self.instance.id), left)
 
-    def end_resumption(self):
-        claim = self.operations.resume(Role.CHANGE_SOURCE, self.instance.id, self.worker)
-        self.operations.finish(claim)
-
     def test_a_source_whose_rebuild_has_failed_is_to_accept_writes_nevertheless(self):
         """Such as one whose recovery took longer than Trove waits."""
 
@@ -318,7 +320,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild_in_nova = rebuild
         self.assertRaises(RuntimeError, self.rebuild)
         self.assert_left_to_a_resumption()
-        self.end_resumption()
 
     def make_replica(self):
         """Have the instance be a replica; return the id of its source."""
@@ -340,18 +341,18 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild_in_nova = rebuild
         self.assertRaises(RuntimeError, self.rebuild)
         self.assertEqual(source_id, trove_database.instance(self.instance.id).slave_of_id)
-        self.end_resumption()
-        # As is told of another taskmanager that dies in the middle.
+        # So does one whose taskmanager dies in the middle.
+        self.end_operations()
         trove_database.instance(self.instance.id).update(slave_of_id=None)
         self.operations.begin(Role.REBUILD_SERVER, self.instance.id, claims.Claimant('dead'))
         self.manager._recover_instances()
         self.assertEqual(source_id, trove_database.instance(self.instance.id).slave_of_id)
-        self.end_resumption()
-        # One that was detached has no row in our table.
-        table.remove(self.instance.id)
+        # The watch has it follow.
+        self.assertIsNotNone(table.find(self.instance.id).stopped_at)
+        # One that was none before the rebuild stays so, whatever our table has.
+        trove_database.instance(self.instance.id).update(slave_of_id=None)
         self.assertRaises(RuntimeError, self.rebuild)
         self.assertIsNone(trove_database.instance(self.instance.id).slave_of_id)
-        self.end_resumption()
 
     def test_rebuild_of_a_replica_whose_source_does_not_accept_writes_yet(self):
         marks = source_marks.SourceMarkStore()
@@ -379,7 +380,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild()
         self.assertEqual((['rebuild'], InstanceTasks.BUILDING), (self.calls, self.task()))
         self.assertIn('is being created or rebuilt', self.fault())
-        self.end_resumption()
 
     def test_rebuild_is_refused_while_the_replicas_are_changed(self):
         """Such as by a promotion that has not shown its choice yet."""
@@ -397,7 +397,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild()
         self.assertEqual(['rebuild'], self.calls)
         self.assert_left_to_a_resumption()
-        self.end_resumption()
 
     def test_a_rebuild_whose_taskmanager_died(self):
         self.operations.begin(Role.REBUILD_SERVER, self.instance.id, claims.Claimant('dead'))
@@ -406,4 +405,3 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.assertEqual(InstanceTasks.NONE, self.task())
         self.assertIn('stopped while it rebuilt this instance', self.fault())
         self.assert_left_to_a_resumption()
-        self.end_resumption()

@@ -97,8 +97,9 @@ class ReplicaDeletions:
         candidate_id, role = candidate.instance_id, self._store.find_role(source_id)
         try:
             if role in (Role.EJECT_SOURCE, Role.TAKE_OVER):
-                # It goes on with the other replicas.
+                # It goes on with the other replicas, one of which accepts writes then.
                 self._check_not_writable(self._deps, candidate_id)
+                self._stop_candidate(self._deps, candidate)
             else:
                 self._abandon(candidate, source_id)
         except (_MayWriteError, exceptions.SourceNotChangedError) as error:

@@ -238,6 +238,8 @@ class GuestServers:
         found = [
             GuestResource(ResourceKind.SERVER, one.id, one.name, _time(one.created))
             for one in self._list_named()
+            # A tenant can give an instance such a name, and Trove gives it to the server.
+            if one.name == guest_name(getattr(one, 'metadata', {}).get(GUEST_KEY, ''))
         ]
         if not CONF.management_networks:
             return found

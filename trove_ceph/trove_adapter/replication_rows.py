@@ -136,12 +136,12 @@ class ReplicationRows:
 
         The watch over replicas has it follow. Do nothing if the source is deleted.
 
-        :param source_id: None: that of our table, which has it until the replica is detached or
-            promoted
+        :param source_id: which it had before; our table, which changes with each promotion and
+            ejection, takes precedence; None: only our table tells
         """
         with self._transactions.writing() as session:
             replica = session.get(tables.ReplicaRow, instance_id, with_for_update=True)
-            if source_id is None and replica is not None:
+            if replica is not None:
                 source_id = replica.source_id
             own = sa.and_(_COLUMNS.id == source_id, _COLUMNS.deleted == sa.false())
             if session.execute(sa.select(_COLUMNS.id).where(own)).first() is None:

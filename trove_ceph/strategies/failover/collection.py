@@ -69,6 +69,7 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
         # A database with a policy is likely to be on a tier.
         reporting.sort(key=lambda one: (one.id in memory.unknown, one.id not in covered))
         control_clients = asking.find_control(reporting)
+    asking.end()
     memory.note_unknown(asking.examined, asking.unknown)
     took_sec = deps.clock() - now
     if took_sec > settings.silent_sec:
@@ -103,6 +104,7 @@ class _Asking:
     def __init__(self, deps: FailoverDependencies, until: float):
         self.examined: set[str] = set()
         self.unknown: set[str] = set()
+        self._error = ''
         self._deps = deps
         self._until = until
         self._asked = 0
@@ -161,9 +163,15 @@ class _Asking:
         self.examined.add(instance.id)
         try:
             return self._deps.volumes.find_clients(instance.volume_id or '')
-        except _UNREACHABLE:
+        except _UNREACHABLE as error:
             self.unknown.add(instance.id)
+            self._error = str(error)
             raise
+
+    def end(self) -> None:
+        """Have nothing be decided if there was no answer about any volume."""
+        if self.unknown and self.unknown == self.examined:
+            self.failures.append(self._error)
 
     def find_control(self, reporting: Sequence[backup_types.Instance]) -> int | None:
         """Return how many clients databases have whose agents report; None: none is on a tier.

@@ -217,7 +217,8 @@ class Ejection:
             return
         try:
             self._has_begun = True
-            self._ask_source()
+            # Also if it refuses to be stopped, such as during a long write.
+            self._known |= self._ask_source().gtid_executed
             agents.make_read_only(source_id, True)
             self._known |= agents.status(source_id).gtid_executed
         except exceptions.GuestUnavailableError as error:

@@ -138,6 +138,11 @@ class Promotion:
                 f'its source {self._source.instance_id} has not accepted writes yet; eject that one'
             )
         candidate, source = self._observe()
+        if source.is_replica:
+            # It would follow on while it refuses writes, and could not accept them again.
+            raise self._refused(
+                f'its source {self._source.instance_id} follows another server; stop that first'
+            )
         if lost := observation.lost_by_source(candidate, source):
             raise self._refused(
                 f'its source has lost {lost.count} transactions that it has; detach it to keep '
@@ -285,10 +290,22 @@ class Promotion:
             self._new.attach([self._source])
             return
         self._has_surplus = True
+        if not source.is_read_only:
+            # Such as by an administrator since its last look.
+            self._stop_old_source()
         self._new.failures[self._source.instance_id] = (
             f'it has {surplus.count} transactions that the new source lacks, and stays read-only; '
             f'detach it to keep them, or re-provision it, which discards them: {surplus}'
         )
+
+    def _stop_old_source(self) -> None:
+        try:
+            self._deps.agents.make_read_only(self._source.instance_id, True)
+        except exceptions.GuestUnavailableError as error:
+            LOG.error(
+                'Instance %s: accepts writes beside the new source %s: %s',
+                *(self._source.instance_id, self._candidate_id, error),
+            )
 
     def _followers(self) -> list[Member]:
         """Return the instances that are replicas of the new source from now on."""
@@ -305,11 +322,12 @@ class Promotion:
             source_volume_id=self._source.volume_id,
         )
         self._new.mark(SourceMark.UNFINISHED_PROMOTION)
-        if self._new.has_failed:
-            for instance_id in self._new.failures.keys() - {new_id}:
+        for instance_id in self._new.failures.keys() - {new_id}:
+            # The watch has it follow if the fresh clone is refused.
+            self._deps.replicas.note_stopped(instance_id)
+            if self._new.has_failed:
                 # It follows the new source as soon as that serves, and may have more until then.
                 self._deps.replicas.note_surplus(instance_id)
-                self._deps.replicas.note_stopped(instance_id)
         if self._has_surplus:
             self._deps.replicas.note_surplus(self._source.instance_id)
         changes = [group.row_of(self._deps, self._new.member, None)]

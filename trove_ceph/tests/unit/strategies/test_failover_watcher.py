@@ -190,14 +190,14 @@ class WatcherTest(base.BaseTestCase):
         self.run_rounds(30)
         self.assertEqual(['db-3'], self.world.requested())
 
-    def test_a_service_that_does_not_answer_is_asked_once_a_round(self):
+    def test_a_service_that_does_not_answer_is_asked_about_each_database_once_a_round(self):
         self.world.kill('db-1', 'db-2')
         self.world.down = {'ceph'}
         self.run_rounds(DETECTION_SEC)
         self.world.asked.clear()
         self.run_rounds(30)
-        self.assertEqual(['server-db-1'], self.world.asked)
-        self.assertIn('nothing was asked', self.world.finding('db-2')['reason'])
+        self.assertEqual(['server-db-1', 'server-db-2'], self.world.asked)
+        self.assertIn('its signs are not known', self.world.finding('db-2')['reason'])
 
     def test_more_silent_databases_than_can_be_asked_about(self):
         self.useFixture(
@@ -291,7 +291,7 @@ class WatcherTest(base.BaseTestCase):
             unreachable = exceptions.CephUnreachableError('no answer')
             self.world.errors[f'volume-{instance_id}'] = unreachable
         self.assert_nothing_moves(30)
-        self.assertIn('cannot be checked', self.world.report()['hold'])
+        self.assertIn('not all signs are known: no answer', self.world.report()['hold'])
 
     def test_controls_on_no_tier(self):
         """Such as databases of another volume type, however many there are."""

@@ -15,6 +15,7 @@ from trove_ceph.db import claims, failover_watch, heartbeat
 from trove_ceph.strategies.failover.facts import FailoverSettings
 from trove_ceph.taskmanager import failover
 from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 CONF = trove_cfg.CONF
@@ -32,6 +33,7 @@ class FailoverThreadTest(base.BaseTestCase):
                 lambda: session.Session(cinder_http.Token('service', 'admin')),
             )
         )
+        self.useFixture(bus.StorageTransport(CONF))
         self.store = failover_watch.FailoverWatchStore()
         self.deps = types.SimpleNamespace(
             worker=claims.Claimant('one', datetime.timedelta(0)),

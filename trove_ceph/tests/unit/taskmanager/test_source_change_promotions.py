@@ -57,6 +57,14 @@ class PromotionTest(base.BaseTestCase):
         self.promote()
         self.world.check_source('one', [SOURCE])
 
+    def test_a_source_that_follows_an_external_server(self):
+        """As during a migration; it would follow on while it is to refuse writes."""
+        self.world.servers[SOURCE].source_id = 'two'
+        error = self.assertRaises(REFUSED, self.promote)
+        self.assertIn('follows another server; stop that first', str(error))
+        self.assertFalse(self.world.servers[SOURCE].is_read_only)
+        self.assertEqual({'NONE'}, set(self.world.tasks.values()))
+
     def test_a_replica_that_does_not_catch_up(self):
         self.world.servers['one'].is_stuck = True
         self.world.live()

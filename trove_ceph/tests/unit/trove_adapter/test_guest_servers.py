@@ -394,9 +394,16 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
 
     def test_lists_servers_and_ports_of_guests(self):
         times = {'created': '2026-01-01T10:00:00Z'}
+
+        def guest(guest_id):
+            metadata = {guest_servers.GUEST_KEY: guest_id}
+            return {'name': f'trove-guest-{guest_id}', 'metadata': metadata}
+
         self.cloud.servers = {
-            '1': times | {'id': '1', 'name': 'trove-guest-a', 'status': 'ACTIVE'},
-            '2': times | {'id': '2', 'name': 'trove-guest-b', 'status': 'DELETED'},
+            '1': times | guest('a') | {'id': '1', 'status': 'ACTIVE'},
+            '2': times | guest('b') | {'id': '2', 'status': 'DELETED'},
+            # The database of a tenant, who has called it so.
+            '3': times | guest('a') | {'id': '3', 'status': 'ACTIVE', 'metadata': {}},
         }
         self.cloud.ports = {
             one: {'id': one, 'name': name, 'network_id': network, 'created_at': times['created']}

@@ -96,7 +96,7 @@ class SourceChanges:
 
         :raises ReplicasLeftError: it is the source, but others do not follow it
         """
-        with self._operations.exclusively(Role.PROMOTE_REPLICA, replica_id):
+        with self._claimed(Role.PROMOTE_REPLICA, replica_id):
             self._promote(replica_id, is_resumed=False)
 
     def eject(self, source_id: str) -> None:
@@ -187,8 +187,22 @@ class SourceChanges:
 
     def detach(self, replica_id: str) -> None:
         """Make a replica an instance of its own."""
-        with self._operations.exclusively(Role.DETACH_REPLICA, replica_id):
+        with self._claimed(Role.DETACH_REPLICA, replica_id):
             self._detach(replica_id, is_resumed=False)
+
+    @contextlib.contextmanager
+    def _claimed(self, role: Role, replica_id: str) -> Iterator[None]:
+        """Hold the claim of a replica; end the tasks of the request if another operation has it."""
+        is_held = False
+        try:
+            with self._operations.exclusively(role, replica_id):
+                is_held = True
+                yield
+        except exceptions.SourceNotChangedError:
+            found = None if is_held else self._deps.rows.find(replica_id)
+            if found is not None:
+                group.end_idle(self._deps, found.source_id or replica_id, self._store.find_role)
+            raise
 
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
@@ -212,7 +226,7 @@ class SourceChanges:
                 self._give_up(self._deps, source_id, replica_id)
                 return
         over = {Role.CHANGE_SOURCE} if is_resumed else ()
-        with self._changing(source_id, is_resumed, over) as claim:
+        with self._changing(source_id, replica_id, is_resumed, over) as claim:
             deps = self._work.guarded(claim)
             with group.answers_needed(f'promotion of replica {replica_id}'):
                 # Read again, since another operation may have ended meanwhile.
@@ -331,7 +345,7 @@ class SourceChanges:
             source_id = self._find_source(replica_id)
             if source_id is None:
                 return
-        with self._changing(source_id, is_resumed, {Role.CHANGE_SOURCE}) as claim:
+        with self._changing(source_id, replica_id, is_resumed, {Role.CHANGE_SOURCE}) as claim:
             deps = self._work.guarded(claim)
             with group.answers_needed(f'detachment of replica {replica_id}'):
                 replica, source = deps.rows.find(replica_id), deps.rows.find(source_id)
@@ -352,10 +366,11 @@ class SourceChanges:
 
     @contextlib.contextmanager
     def _changing(
-        self, source_id: str, is_resumed: bool, over: Collection[Role]
+        self, source_id: str, replica_id: str, is_resumed: bool, over: Collection[Role]
     ) -> Iterator[claims.Claim]:
         """Hold the claim of a source while the block changes its replicas.
 
+        :param replica_id: which is promoted or detached
         :param is_resumed: an earlier worker may have passed the point of no return
         :param over: see :meth:`.InstanceOperationStore.begin`
         """
@@ -371,7 +386,7 @@ class SourceChanges:
                 ) from error
             # Also if another operation works on the source, which may end other tasks only.
             with group.answers_needed(f'changing source {source_id}'):
-                group.end_tasks(self._deps, group.members_of(self._deps, source_id))
+                group.end_idle(self._deps, source_id, self._store.find_role, replica_id)
             raise
         except _SourceStoppedError as stopped:
             if stopped.error is not None:

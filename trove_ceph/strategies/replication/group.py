@@ -2,11 +2,12 @@
 """What promotion, ejection and detachment do alike with a source and its replicas."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, waiting
+from trove_ceph.db.roles import Role
 from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 from trove_ceph.strategies.replication.source_dependencies import (
@@ -189,6 +190,25 @@ def task_of(deps: SourceDependencies, instance_id: str) -> str:
 def end_tasks(deps: SourceDependencies, members: Iterable[Member]) -> None:
     """End the operation that Trove shows of instances, of which nothing was changed."""
     deps.rows.end_tasks(free_tasks(deps, members))
+
+
+def end_idle(
+    deps: SourceDependencies,
+    source_id: str,
+    find_role: Callable[[str], Role | None],
+    own_id: str | None = None,
+) -> None:
+    """End the tasks of a source and its replicas, but those that are being promoted or detached.
+
+    Their own operations end those.
+
+    :param find_role: returns the operation of this package on an instance; None: there is none
+    :param own_id: of the replica whose operation this is; None: of none
+    """
+    busy = (Role.PROMOTE_REPLICA, Role.DETACH_REPLICA)
+    members = members_of(deps, source_id)
+    ids = {one.instance_id for one in members if find_role(one.instance_id) not in busy}
+    end_tasks(deps, [one for one in members if one.instance_id in ids | {own_id}])
 
 
 def drop_users(deps: SourceDependencies, source_id: str, keep: Iterable[Member]) -> None:

@@ -11,6 +11,7 @@ import itertools
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
@@ -186,3 +187,34 @@ class OwnersTest(base.BaseTestCase):
 
 class _Worker:
     name = 'other'
+
+    def hold(self, world, role, instance_id):
+        """Have another live taskmanager work on an instance; return what ends that."""
+        claim = world.store.begin(role, instance_id, Claimant('another'))
+        self.assertIsNotNone(claim)
+        return lambda: world.store.finish(claim)
+
+    def test_a_promotion_whose_replica_is_being_detached_leaves_no_task(self):
+        """The source and the others would be busy for ever."""
+        world = self.make_world('PROMOTING')
+        end = self.hold(world, Role.DETACH_REPLICA, 'one')
+        error = self.assertRaises(
+            exceptions.SourceNotChangedError, world.changes(worker='new')[0].promote, 'one'
+        )
+        self.assertIn('another operation works on it', str(error))
+        # The detachment ends the task of its replica.
+        expected = dict.fromkeys(world.tasks, 'NONE') | {'one': 'PROMOTING'}
+        self.assertEqual(expected, world.tasks)
+        end()
+
+    def test_a_refused_promotion_does_not_end_the_task_of_a_detachment(self):
+        world = self.make_world('PROMOTING')
+        world.tasks['one'] = 'DETACHING'
+        ends = [self.hold(world, Role.DETACH_REPLICA, 'one')]
+        ends.append(self.hold(world, Role.CHANGE_SOURCE, SOURCE))
+        self.assertRaises(
+            exceptions.SourceNotChangedError, world.changes(worker='new')[0].promote, 'two'
+        )
+        self.assertEqual({SOURCE: 'NONE', 'one': 'DETACHING', 'two': 'NONE'}, world.tasks)
+        for end in ends:
+            end()

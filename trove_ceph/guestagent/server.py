@@ -78,7 +78,6 @@ class MySqlServer(service.MySqlApp):
                 ),
                 measure=self._measure,
                 server_id=self._server_id,
-                overrides_dir=common_service.CNF_INCLUDE_DIR,
             )
         return self._configuration_manager
 

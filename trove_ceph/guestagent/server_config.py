@@ -41,7 +41,6 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
     :param measure: returns the machine from the flavor's memory in MiB and virtual CPUs, each None
         if the base file lacks it, and from the storage tier, None until it is known
     :param server_id: ``server_id`` of this server
-    :param overrides_dir: path of the directory with the files of all overrides
     """
 
     def __init__(
@@ -49,11 +48,9 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         *args: typing.Any,
         measure: Measure,
         server_id: int,
-        overrides_dir: str,
         **kwargs: typing.Any,
     ):
         super().__init__(*args, **kwargs)
-        self._overrides_dir = overrides_dir
         self._measure = measure
         self._server_id = server_id
 
@@ -74,17 +71,19 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
 
     def _apply_override(self, group_name, change_id, options):
         super()._apply_override(group_name, change_id, options)
-        self._flush_overrides()
+        self._flush_override(change_id)
 
     def _remove_override(self, group_name, change_id):
         super()._remove_override(group_name, change_id)
-        self._flush_overrides()
+        self._flush_override(change_id)
 
-    def _flush_overrides(self) -> None:
-        """Have the options outlive a crash before they take effect."""
-        for name in sorted(os.listdir(self._overrides_dir)):
-            flushed_files.flush(os.path.join(self._overrides_dir, name))
-        flushed_files.flush(os.path.join(self._overrides_dir, 'none'))
+    def _flush_override(self, change_id: str | None) -> None:
+        """Have a change of options outlive a crash before it takes effect."""
+        directory = self._override_strategy._revision_dir
+        found = [one for one in os.listdir(directory) if f'{change_id}' in one]
+        # The name of a file that is gone flushes its directory.
+        for name in found or [f'{change_id}']:
+            flushed_files.flush(os.path.join(directory, name))
 
     def retune(self) -> tuning.Tuning:
         """Compute and write the settings for the present base file, and return them."""

@@ -149,9 +149,6 @@ def _facts(guest: 'GuestRecord', now: datetime.datetime) -> Mapping[str, Any]:
         'age_sec': columns.Seconds(_sec(now - guest.created_at)),
         'answer_sec': columns.Seconds(answered),
     }
-    derived |= {
-        name: columns.of(getattr(guest, name)) for name in ('created_at', 'updated_at', 'seen_at')
-    }
     return {
         name: derived[name] if name in derived else columns.of(getattr(guest, name))
         for name in _NAMES

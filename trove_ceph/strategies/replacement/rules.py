@@ -4,10 +4,11 @@
 import datetime
 
 from trove_ceph import exceptions
+from trove_ceph.db import trove_tasks
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The tasks of an instance with which a failover can begin.
-IDLE_TASKS = ('NONE', 'RESTART_REQUIRED')
+IDLE_TASKS = tuple(one.name for one in trove_tasks.IDLE)
 #: The tasks that Trove's API sets over that of a replacement: without a check for a change of the
 #: access rules or a rebuild, for all instances of a source, of which it checks one only, or in the
 #: moment in which the replacement is requested. The taskmanager then finds the record of the

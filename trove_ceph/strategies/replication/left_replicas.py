@@ -46,14 +46,14 @@ def follow_again(deps: SourceDependencies, source: Member) -> None:
                 deps.replicas.forget_stopped(replica_id)
         except exceptions.GuestUnavailableError as error:
             waiting[replica_id] = str(error)
-    for member in left:
-        if member.instance_id not in refused:
-            # So that the watch finds it again if what follows is interrupted.
-            deps.replicas.note_stopped(member.instance_id)
+    stopped = [one for one in left if one.instance_id not in refused]
+    for member in stopped:
+        # So that the watch finds it again if what follows is interrupted.
+        deps.replicas.note_stopped(member.instance_id)
     again = new_source.NewSource(deps, source)
     again.attach(left)
     # The rules of the watch decide whether one that is refused nevertheless gets a fresh clone.
-    again.renew([one for one in left if one.instance_id not in refused])
+    again.renew(stopped)
     for member in left:
         if member.instance_id not in again.failures:
             deps.replicas.forget_stopped(member.instance_id)

@@ -64,7 +64,6 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
             override_strategy=configuration.ImportOverrideStrategy(self.include, 'cnf'),
             measure=self.measure,
             server_id=77,
-            overrides_dir=self.include,
         )
 
     def measure(self, ram_mib, vcpus, tier):

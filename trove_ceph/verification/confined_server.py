@@ -35,6 +35,10 @@ _MAX_NAME_CHARACTERS = 64
 _MAX_BYTES = 2**63
 
 
+class SilentProgramError(exceptions.ServerFailedError):
+    """The confined program did not answer in time, and was killed."""
+
+
 class ConfinedProcess(Protocol):
     """The process of the confined program."""
 
@@ -153,7 +157,7 @@ class ConfinedServer:
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 self._process.kill()
-                raise exceptions.ServerFailedError(f'{call}: {error}') from error
+                raise SilentProgramError(f'{call}: {error}') from error
             raise exceptions.ServerFailedError(
                 f'{call}: the confined program ended: {self._process.why_ended()}'
             ) from error

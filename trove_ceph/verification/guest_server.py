@@ -25,6 +25,20 @@ class GuestServer(confined_server.ConfinedServer):
                 error
             )
 
+    def is_up(self, limit_sec: float) -> bool:
+        """Prove the disk of a virtual machine that was just started.
+
+        :return: whether it answered in time; it was killed if not
+        :raises InspectionFaultError: it ended, or has no proof
+        """
+        try:
+            self.prove(limit_sec)
+        except exceptions.InspectionFaultError as error:
+            if isinstance(error.__cause__, confined_server.SilentProgramError):
+                return False
+            raise
+        return True
+
     def mount(self) -> None:
         """Mount the volume; see :meth:`.guest.GuestInspector.mount`."""
         self._exchange('mount', {}, MOUNT_SEC)

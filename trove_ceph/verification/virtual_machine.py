@@ -52,6 +52,8 @@ _ERROR_BYTES = 4 * _MIB
 FIRST_ID, IDS = 32768, 32768
 #: Time limit of the start of the virtual machine; with TCG on a busy host it takes a minute.
 BOOT_SEC = 300.0
+# An emulated machine hangs at one start in some hundreds.
+_STARTS = 2
 _QUIT_SEC = 10.0
 _READ_SEC = 30.0
 _FAILURES = ('failed_rd_operations', 'failed_wr_operations', 'failed_flush_operations')
@@ -108,6 +110,7 @@ class VmSandbox:
         self._accelerator = accelerator
         self._find_key = find_key
         self._stack = contextlib.ExitStack()
+        self._machine_stack = contextlib.ExitStack()
         self._space: workspace.Workspace | None = None
         self._clone: image_types.ImageRef | None = None
         self._machine: qemu.VirtualMachine | None = None
@@ -149,18 +152,12 @@ class VmSandbox:
         :raises NotSoundError: there is no data that a server can open
         :raises NotInspectableError: no configured server can open the data, or QEMU is not
             installed
-        :raises ServerFailedError: the virtual machine does not start
-        :raises InspectionFaultError: the disk does not work
+        :raises InspectionFaultError: the virtual machine does not start, or the disk does not work
         """
         if self._space is None or self._clone is None:
             raise RuntimeError('no clone is open')
         root = self._image.root_for(self._settings.root_for(version))
-        machine = self._start(root)
-        line = machine.line.fileno()
-        served = guest_server.GuestServer(self, channel.Channel(line, line, self._watch))
-        self._server = served
-        # Nothing that is read from the disk counts before this proof.
-        served.prove(BOOT_SEC)
+        served = self._boot(root)
         self._has_booted = True
         self._prove_from_host()
         served.mount()
@@ -226,11 +223,30 @@ class VmSandbox:
         self._stack.close()
         self._space = self._clone = self._machine = self._server = None
 
+    def _boot(self, root: Path) -> guest_server.GuestServer:
+        for _ in range(_STARTS):
+            self._stop_machine()
+            machine = self._start(root)
+            line = machine.line.fileno()
+            served = guest_server.GuestServer(self, channel.Channel(line, line, self._watch))
+            self._server = served
+            # Nothing that is read from the disk counts before this proof.
+            if served.is_up(BOOT_SEC):
+                return served
+        console = _printable(machine.read_console())
+        raise exceptions.InspectionFaultError(
+            f'the virtual machine did not start within {BOOT_SEC:.0f} s, {_STARTS} times: {console}'
+        )
+
+    def _stop_machine(self) -> None:
+        self._machine_stack.close()
+        self._machine_stack = self._stack.enter_context(contextlib.ExitStack())
+
     def _start(self, root: Path) -> qemu.VirtualMachine:
         assert self._space is not None and self._clone is not None
         directory = self._space.path
         first = self._settings.first_uid + FIRST_ID
-        uid = self._stack.enter_context(reserved_user.ReservedUser(first, IDS)).uid
+        uid = self._machine_stack.enter_context(reserved_user.ReservedUser(first, IDS)).uid
         attachment = self.attach(self._clone, directory, uid)
         files = {_KERNEL: self._image.kernel, _INITRD: directory / 'initrd', _ROOT: root}
         is_emulated = self._accelerator == qemu_machine.TCG
@@ -248,7 +264,7 @@ class VmSandbox:
             {**files, **attachment.files},
             attachment.writable,
         )
-        group = self._stack.enter_context(
+        group = self._machine_stack.enter_context(
             control_group.ControlGroup(directory.name, machine.host_memory_bytes, _TASKS)
         )
         running = qemu.VirtualMachine(
@@ -260,8 +276,8 @@ class VmSandbox:
             attachment.key,
         )
         self._machine, self.memory_limit = running, MEMORY_LIMIT
-        self._stack.callback(running.close)
-        self._stack.callback(running.quit, _QUIT_SEC)
+        self._machine_stack.callback(running.close)
+        self._machine_stack.callback(running.quit, _QUIT_SEC)
         return running
 
     def _limits(

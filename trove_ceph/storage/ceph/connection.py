@@ -252,6 +252,10 @@ class Connection:
             fill = max(fill, stored / quota)
             available = min(available, max(0, quota - stored))
         flags = details['flags_names'].split(',')
+        full = 'full' in flags
+        if full:
+            # Ceph sets the flag from other statistics, which may be seconds ahead of these.
+            fill, available = max(fill, 1.0), 0
         return image_types.PoolUsage(
             pool=pool,
             stored_bytes=stored,
@@ -259,7 +263,7 @@ class Connection:
             available_bytes=available,
             fill=fill,
             near_full='nearfull' in flags or 'backfillfull' in flags,
-            full='full' in flags,
+            full=full,
         )
 
 

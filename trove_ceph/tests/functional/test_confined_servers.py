@@ -328,6 +328,12 @@ class VirtualMachineTest(VirtualMachineTestCase):
         obstacle = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
         self.assertIn('a virtual machine with tcg did not start: qemu', obstacle)
 
+    def test_reports_a_machine_that_hangs(self):
+        self.useFixture(fixtures.MockPatchObject(sandboxes, 'BOOT_SEC', 1.0))
+        sandbox = self.open()
+        error = self.assertRaises(exceptions.InspectionFaultError, sandbox.serve, '9.7.4')
+        self.assertIn('did not start within 1 s, 2 times', str(error))
+
     def test_chooses_and_logs_the_isolation(self):
         """It holds whether KVM is missing, works or hangs on this host."""
         self.addCleanup(self.assert_nothing_left)

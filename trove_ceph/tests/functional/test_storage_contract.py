@@ -4,6 +4,8 @@
 import json
 import time
 
+import fixtures
+
 from trove_ceph import exceptions
 from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.contract import (
@@ -27,6 +29,21 @@ class ImagesTest(storage_images.ImagesContract, storage.CephStorageTestCase):
             self.assertRaises(exceptions.StorageError, self.storage.busiest_images, self.pool)
         else:
             super().test_only_images_of_the_pool_are_among_the_busiest()
+
+    def test_a_pool_is_full_before_its_statistics_say_so(self):
+        link = storage.link(self, self.cluster)
+        ask = link.mon_command
+
+        def answer(prefix, **arguments):
+            found = ask(prefix, **arguments)
+            if prefix == 'osd pool ls':
+                for pool in found:
+                    pool['flags_names'] += ',full'
+            return found
+
+        self.useFixture(fixtures.MockPatchObject(link, 'mon_command', answer))
+        usage = link.usage(self.pool)
+        self.assertEqual((True, 1, 0), (usage.full, usage.fill, usage.available_bytes))
 
 
 class ClonesTest(storage_clones.ClonesContract, storage.CephStorageTestCase):

@@ -107,6 +107,55 @@ class ProofTest(VmSandboxTestCase):
         self.assert_fault('not started')
 
 
+class BootTest(VmSandboxTestCase):
+    def setUp(self):
+        super().setUp()
+        self.answers, self.started = [], []
+        self.useFixture(fixtures.MockPatchObject(self.sandbox, '_start', self.start))
+        self.useFixture(
+            fixtures.MockPatchObject(guest_server, 'GuestServer', lambda *_: self.server)
+        )
+        self.server.is_up = self.is_up
+        self.machine.line = types.SimpleNamespace(fileno=lambda: 0)
+        self.machine.console = 'no clock\n'
+
+    def start(self, root):
+        self.started.append(root)
+        self.sandbox._machine_stack.callback(self.started.append, 'stopped')
+        return self.machine
+
+    def is_up(self, limit_sec):
+        self.assertEqual(virtual_machine.BOOT_SEC, limit_sec)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def test_starts_once(self):
+        self.answers = [True]
+        self.assertIs(self.server, self.sandbox._boot('root'))
+        self.assertEqual(['root'], self.started)
+        self.sandbox.close()
+        self.assertEqual(['root', 'stopped'], self.started)
+
+    def test_a_machine_that_hangs_is_started_again(self):
+        self.answers = [False, True]
+        self.assertIs(self.server, self.sandbox._boot('root'))
+        self.assertEqual(['root', 'stopped', 'root'], self.started)
+
+    def test_a_machine_that_hangs_again(self):
+        self.answers = [False, False]
+        error = self.assertRaises(exceptions.InspectionFaultError, self.sandbox._boot, 'root')
+        self.assertEqual(
+            'the virtual machine did not start within 300 s, 2 times: no clock', str(error)
+        )
+
+    def test_a_machine_that_ends_is_not_started_again(self):
+        self.answers = [exceptions.InspectionFaultError('it ended')]
+        self.assertRaises(exceptions.InspectionFaultError, self.sandbox._boot, 'root')
+        self.assertEqual(['root'], self.started)
+
+
 class WatchTest(VmSandboxTestCase):
     def test_nothing_special(self):
         self.machine.counters['wr_bytes'] = 48 * MIB
@@ -175,6 +224,12 @@ class GuestServerTest(base.BaseTestCase):
 
     def test_a_proof(self):
         self.server({'result': None}).prove()
+
+    def test_a_start(self):
+        self.assertTrue(self.server({'result': None}).is_up(1))
+        self.assertFalse(self.server(TimeoutError()).is_up(1))
+        for answer in (EOFError(), {'error': ['InspectionFaultError', 'Input/output error']}):
+            self.assertRaises(exceptions.InspectionFaultError, self.server(answer).is_up, 1)
 
     def test_what_is_no_proof_is_a_fault(self):
         for answer in (

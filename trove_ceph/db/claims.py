@@ -238,6 +238,11 @@ def _states(role: Role) -> list[Any]:
     return [tables.BackupRow.state.in_([str(state) for state in STATES[role]])]
 
 
+def is_due(row: Any, now: datetime.datetime) -> Any:
+    """Return the condition that the next attempt at the work of a row may be made now."""
+    return sa.or_(row.retry_at.is_(None), row.retry_at <= now)
+
+
 def is_value(column: Any, value: Any) -> Any:
     """Return the condition that a column has a value, which may be NULL."""
     return column.is_(None) if value is None else column == value

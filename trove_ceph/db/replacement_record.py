@@ -131,6 +131,7 @@ class ReplacementRecord:
     :param error: why the last attempt failed, what it waited for in vain, or why the replacement
         ended
     :param attempts: how many attempts have failed in this state
+    :param retry_at: earliest time of the next attempt, by the clock of the database
     :param volume_id: of the data volume; this and the following are noted before the fence
     :param old_host: of the old server; the new one is on another host, if it failed
     :param availability_zone: in which the old server was requested; None: in none
@@ -172,6 +173,7 @@ class ReplacementRecord:
     step: str | None = None
     error: str | None = None
     attempts: int = 0
+    retry_at: datetime.datetime | None = None
     volume_id: str | None = None
     old_server_id: str | None = None
     old_host: str | None = None

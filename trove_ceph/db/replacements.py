@@ -120,7 +120,7 @@ class ReplacementStore:
         query = sa.select(_Row).where(_IS_OPEN).order_by(_Row.created_at, _Row.replacement_id)
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
-            rows = session.scalars(query)
+            rows = session.scalars(query.where(claims.is_due(_Row, now)))
             return [row.as_model() for row in rows if claimant.may_claim(row, now)]
 
     def ended_since(
@@ -280,7 +280,7 @@ class ReplacementStore:
                     trove_tasks.replace(session, before.instance_id, Task[own], after, now)
             if event is not Event.COMPLETE:
                 _give_ram_back(session, before)
-            ended = {'open_instance_id': None, 'ended_at': now, 'step': None}
+            ended = {'open_instance_id': None, 'ended_at': now, 'step': None, 'retry_at': None}
             return self._write(
                 session, claim, values | ended | claims.cleared_claim() | {'state': state}
             )

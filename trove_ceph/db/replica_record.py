@@ -116,6 +116,7 @@ class ReplicaRecord(Observation):
     :param error: why the last attempt failed, or why the last re-provisioning ended
     :param step: what is being done, for tenants
     :param attempts: how many attempts have failed in this state
+    :param retry_at: earliest time of the next attempt, by the clock of the database
     :param new_volume_id: of the fresh clone
     :param old_volume_id: of the volume that is kept until the new one has caught up
     :param new_cloned_at: when the snapshot of the fresh clone was created
@@ -155,6 +156,7 @@ class ReplicaRecord(Observation):
     error: str | None = None
     step: str | None = None
     attempts: int = 0
+    retry_at: datetime.datetime | None = None
     new_volume_id: str | None = None
     old_volume_id: str | None = None
     new_cloned_at: datetime.datetime | None = None

@@ -306,6 +306,7 @@ class ReplicaStore:
                 'error': None,
                 'step': None,
                 'attempts': 0,
+                'retry_at': None,
             }
             for name, value in _columns(values | claims.cleared_claim()).items():
                 setattr(row, name, value)
@@ -317,6 +318,7 @@ class ReplicaStore:
         query = sa.select(_Row).where(_IS_REPROVISIONING)
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
+            query = query.where(claims.is_due(_Row, now))
             rows = session.scalars(query.order_by(_Row.requested_at, _Row.instance_id))
             return [row.as_model() for row in rows if claimant.may_claim(row, now)]
 
@@ -425,7 +427,7 @@ class ReplicaStore:
             # An operator may have reset the task.
             trove_tasks.replace(session, before.instance_id, _TASK, after, now)
             values = {'state': state, 'ended_at': now, 'step': None, 'attempts': 0}
-            values |= {'new_volume_id': None, 'old_volume_id': None}
+            values |= {'retry_at': None, 'new_volume_id': None, 'old_volume_id': None}
             if event is Event.COMPLETE:
                 values |= {'error': None, 'failures': 0, 'reprovisioned_at': now}
                 values |= {'last_reason': before.reason, 'last_cause': before.cause}

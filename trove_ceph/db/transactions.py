@@ -32,6 +32,10 @@ def utcnow() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
 
 
+#: The database of Trove's configuration: one pool of connections for all stores of a process.
+FACADE = enginefacade.transaction_context()
+
+
 @enginefacade.transaction_context_provider
 class _Context:
     """The context of one call, which enginefacade requires."""
@@ -40,7 +44,7 @@ class _Context:
 class Transactions:
     """Read and write transactions; safe for use by several threads and processes.
 
-    :param facade: an enginefacade of oslo.db; by default the database of Trove's configuration
+    :param facade: an enginefacade of oslo.db; by default FACADE
     :param clock: returns the time that is recorded; by default the clock of this host
     :param database_clock: returns the time by which claims expire, which all workers must share; by
         default ``clock`` if given, otherwise the clock of the database
@@ -52,7 +56,7 @@ class Transactions:
         clock: Callable[[], datetime.datetime] | None = None,
         database_clock: Callable[[], datetime.datetime] | None = None,
     ):
-        self._facade = facade or enginefacade.transaction_context()
+        self._facade = facade or FACADE
         self.clock = clock or utcnow
         self._database_clock = database_clock or clock
 

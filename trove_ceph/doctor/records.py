@@ -4,8 +4,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from oslo_db.sqlalchemy import enginefacade
-
 from trove_ceph.db import (
     backups,
     migration,
@@ -53,7 +51,7 @@ def read(conf: Any) -> Records:
 
 def read_schema() -> SchemaFacts:
     """Return the version of our tables in the database of Trove's configuration."""
-    engine = enginefacade.transaction_context().writer.get_engine()
+    engine = transactions.FACADE.writer.get_engine()
     return SchemaFacts(migration.find_version(engine), migration.required_version())
 
 

@@ -80,7 +80,8 @@ class ClaimedWork(Generic[Found]):
         self._clock = clock
         self._start_wait = start_wait
         self._mutex = threading.Lock()
-        # When the next attempt of an operation is due, by the id of its record.
+        # When this process makes the next attempt of an operation, by the id of its record: sooner
+        # after a wait, and after an error that could not be noted.
         self._due: dict[str, float] = {}
 
     def start_due(self) -> None:
@@ -153,7 +154,8 @@ class ClaimedWork(Generic[Found]):
         return True
 
     def _postpone(self, record: Found, error: Exception) -> None:
-        pause_sec = rules.retry_sec(error, record.attempts + 1)
+        is_waiting = isinstance(error, exceptions.InProgressError)
+        pause_sec = rules.IN_PROGRESS_SEC if is_waiting else rules.retry_sec(record.attempts + 1)
         with self._mutex:
             self._due[self._id_of(record)] = self._clock() + pause_sec
 

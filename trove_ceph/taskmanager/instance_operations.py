@@ -106,7 +106,8 @@ class InstanceOperations:
 
         The row of a promotion that nothing ends for five minutes keeps its role, since it shows
         that the replica may be the source. If the block fails then, or the process ends, the
-        promotion is resumed, and after that the deletion.
+        promotion is resumed, and after that the deletion. So is a deletion whose block raises
+        OperationUnfinishedError.
         """
         claim = self._await_promotion(instance_id)
         try:
@@ -114,7 +115,10 @@ class InstanceOperations:
         except BaseException as error:
             if claim is not None:
                 # A deletion that has failed is not resumed.
-                is_over = claim.role is Role.DELETE_INSTANCE and isinstance(error, Exception)
+                is_over = isinstance(error, Exception) and not isinstance(
+                    error, exceptions.OperationUnfinishedError
+                )
+                is_over = is_over and claim.role is Role.DELETE_INSTANCE
                 (self.finish if is_over else self._heartbeat.drop)(claim)
             raise
         if claim is not None:

@@ -41,15 +41,19 @@ class ReplicaDeletions:
 
         :raises DeletionRefusedError: others follow it, or it may accept writes instead of its
             source; it has another task again, with the reason as a fault
-        :raises ServiceUnavailableError: the database does not answer
+        :raises OperationUnfinishedError: it is not known whether it does, since the database does
+            not answer
+        :raises ServiceUnavailableError: the database or the source does not answer; it can be
+            deleted
         """
-        found = self._deps.rows.find(instance_id)
-        if found is None:
-            return
-        self._check_no_source(instance_id)
-        is_promoted = self._store.find_role(instance_id) is Role.PROMOTE_REPLICA
-        if found.source_id and is_promoted:
-            self._give_up(found, found.source_id)
+        with group.answers_needed(f'deletion of instance {instance_id}'):
+            found = self._deps.rows.find(instance_id)
+            if found is None:
+                return
+            self._check_no_source(instance_id)
+            is_promoted = self._store.find_role(instance_id) is Role.PROMOTE_REPLICA
+            if found.source_id and is_promoted:
+                self._give_up(found, found.source_id)
         detachment.forget(self._deps, found)
 
     def _check_no_source(self, instance_id: str) -> None:

@@ -73,6 +73,7 @@ class SourceRequests:
         A promotion of it ends before. Only the errors below keep the instance from being deleted.
 
         :raises DeletionRefusedError: others follow it, or it accepts writes instead of its source
+        :raises OperationUnfinishedError: it is not known whether it does; a taskmanager goes on
         :raises ServiceUnavailableError: the database does not answer
         """
         found = self._rows.find(instance_id)
@@ -82,7 +83,7 @@ class SourceRequests:
             return
         try:
             self._get_changes().forget(instance_id)
-        except exceptions.DeletionRefusedError:
+        except (exceptions.DeletionRefusedError, exceptions.OperationUnfinishedError):
             raise
         except exceptions.TroveCephError as error:
             LOG.warning('Replica %s: is deleted, and not forgotten yet: %s', instance_id, error)

@@ -62,6 +62,7 @@ class ReplacementRow(base.Claimable, base.Base):
     step = orm.mapped_column(sa.String(255))
     error = orm.mapped_column(base.Text)
     attempts = orm.mapped_column(sa.Integer, nullable=False)
+    retry_at = orm.mapped_column(sa.DateTime)
     volume_id = orm.mapped_column(sa.String(36))
     old_server_id = orm.mapped_column(sa.String(36))
     old_host = orm.mapped_column(sa.String(255))

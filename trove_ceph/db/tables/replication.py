@@ -38,6 +38,7 @@ class ReplicaRow(base.Claimable, base.Base):
     error = orm.mapped_column(base.Text)
     step = orm.mapped_column(sa.String(255))
     attempts = orm.mapped_column(sa.Integer, nullable=False)
+    retry_at = orm.mapped_column(sa.DateTime)
     new_volume_id = orm.mapped_column(sa.String(36))
     old_volume_id = orm.mapped_column(sa.String(36))
     new_cloned_at = orm.mapped_column(sa.DateTime)

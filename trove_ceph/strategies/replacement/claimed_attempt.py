@@ -3,6 +3,7 @@
 
 import abc
 import dataclasses
+import datetime
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -11,6 +12,7 @@ from trove_ceph.db import heartbeat
 from trove_ceph.db.claims import Claim
 from trove_ceph.operation_events import Phase
 from trove_ceph.strategies.backup.claimed import Guarded
+from trove_ceph.strategies.replacement import rules
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 _POLL_SEC = 1
@@ -23,6 +25,8 @@ class Record(Protocol):
     def instance_id(self) -> str: ...
     @property
     def step(self) -> str | None: ...
+    @property
+    def attempts(self) -> int: ...
 
 
 class Dependencies(Protocol):
@@ -70,8 +74,17 @@ class ClaimedAttempt(abc.ABC, Generic[_D, _R, _E]):
 
     def advance(self, event: _E, **values: Any) -> None:
         """Apply an event that does not end the operation; attempts are counted anew."""
-        anew = {'attempts': 0, 'error': None}
+        anew = {'attempts': 0, 'retry_at': None, 'error': None}
         self.record = self.deps.store.advance(self._claim, event, **anew | values)
+
+    def count(self, **values: Any) -> None:
+        """Count an attempt that failed: no worker makes the next one before its time.
+
+        :param values: columns to set as well
+        """
+        attempts = self.record.attempts + 1
+        pause = datetime.timedelta(seconds=rules.retry_sec(attempts))
+        self.note(attempts=attempts, retry_at=self.deps.store.now() + pause, **values)
 
     def complete(self) -> None:
         self.record = self.deps.store.complete(self._claim)

@@ -151,7 +151,7 @@ class NewServer:
         if self._is_booting() or self._is_to_stay_in_group():
             return False
         record, deps = self._attempt.record, self._attempt.deps
-        if record.guest_id is None and record.attempts >= rules.MOST_GUESTS:
+        if record.guest_id is None and not rules.may_claim_guest(record.attempts):
             return False
         guest = self._claim()
         if guest is None:

@@ -167,7 +167,7 @@ class Replacement:
     def _count(self, error: Exception) -> None:
         record = self._attempt.record
         text = tenant_errors.tenant_message(error)
-        self._attempt.note(attempts=record.attempts + 1, error=text)
+        self._attempt.count(error=text)
         is_requested = record.state is ReplacementState.REQUESTED
         if is_requested and self._attempt.record.attempts >= rules.MOST_ATTEMPTS:
             LOG.error('%s: is given up before the fence: %s', record, error)

@@ -3,7 +3,6 @@
 
 import datetime
 
-from trove_ceph import exceptions
 from trove_ceph.db import trove_tasks
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
@@ -31,8 +30,9 @@ ANSWER_TIMEOUT = datetime.timedelta(minutes=30)
 #: minute without a report, also while nova-compute is restarted, and the agent of a new server may
 #: need minutes to start.
 DOWN_TIMEOUT = datetime.timedelta(minutes=5)
-#: After so many attempts that failed, no further guest is claimed, and Nova boots a server.
+#: After so many attempts that failed, a guest is claimed in one of ten, and Nova boots a server.
 MOST_GUESTS = 3
+_ATTEMPTS_PER_GUEST = 10
 #: After so many attempts in a row that found no server of the new flavor, a resize returns. They
 #: take more than a minute, in which most services that were restarted answer again.
 MOST_ATTEMPTS_OF_FLAVOR = 5
@@ -122,12 +122,21 @@ def _is_recent(seen_at: datetime.datetime | None, now: datetime.datetime) -> boo
     return seen_at is not None and abs(now - seen_at) <= datetime.timedelta(seconds=SEEN_SEC)
 
 
-def retry_sec(error: BaseException, attempts: int) -> float:
+def retry_sec(attempts: int) -> float:
     """Return the pause between an attempt that failed and the next one.
 
     :param attempts: how many attempts have failed, with this one
     """
-    if isinstance(error, exceptions.InProgressError):
-        return IN_PROGRESS_SEC
     # A larger exponent would make a huge number.
     return min(_FIRST_RETRY_SEC * 2 ** min(max(attempts - 1, 0), 16), _LONGEST_RETRY_SEC)
+
+
+def may_claim_guest(attempts: int) -> bool:
+    """Return whether a replacement may claim a guest, or only Nova is to boot a server.
+
+    A database that starts nowhere must not use up the guests of its pool. But one that Nova has no
+    room for starts on a guest only: they may take the room.
+
+    :param attempts: how many attempts have failed
+    """
+    return attempts < MOST_GUESTS or attempts % _ATTEMPTS_PER_GUEST == 0

@@ -143,7 +143,7 @@ class Reprovisioning:
         text = tenant_errors.tenant_message(error)
         # While the old volume is attached again, the error says why.
         shown = {} if record.state in _RETURNING else {'error': text}
-        self._attempt.note(attempts=record.attempts + 1, **shown)
+        self._attempt.count(**shown)
         if record.attempts + 1 >= rules.MOST_ATTEMPTS and record.state in _UNCHANGED:
             self._fail(text, type(error).__name__)
             return

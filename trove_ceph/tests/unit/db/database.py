@@ -5,10 +5,10 @@ import functools
 import os
 import shutil
 import tempfile
-from unittest import mock
 
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
+from sqlalchemy import dialects
 
 from trove_ceph.db import migration, tables
 
@@ -24,14 +24,30 @@ class Pool(sa.pool.QueuePool):
         super().__init__(creator, **options | {'pool_size': 0})
 
 
+class PoolPlugin(sa.engine.CreateEnginePlugin):
+    """Gives the engine of a file a pool: oslo.db has none for files, and no option for one."""
+
+    def __init__(self, found, options):
+        super().__init__(found, options)
+        options['poolclass'] = Pool
+
+    def update_url(self, found):
+        return found
+
+
+dialects.plugins.register(PoolPlugin.__name__, __name__, PoolPlugin.__name__)
+
+
+def url(path):
+    """Return the URL of the database in a file, for this process."""
+    return f'sqlite:///{path}?plugin={PoolPlugin.__name__}'
+
+
 def facade(path):
     """Return the database in a file, which is created if it does not exist."""
     context = enginefacade.transaction_context()
     # The tests do not need a durable database.
-    context.configure(connection=f'sqlite:///{path}', max_retries=0, sqlite_synchronous=False)
-    # For files, oslo.db has no pool, and no option for one.
-    with mock.patch.object(sa.pool, 'NullPool', Pool):
-        context.writer.get_engine()
+    context.configure(connection=url(path), max_retries=0, sqlite_synchronous=False)
     return context
 
 

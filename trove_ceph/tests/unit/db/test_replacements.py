@@ -271,6 +271,18 @@ class ClaimTest(replacement_helpers.ReplacementStoreTestCase):
         self.store.claims.release(self.store.claim('r', CLAIMANT))
         self.assertEqual(1, len(self.store.list_claimable(claims.Claimant('two'))))
 
+    def test_failed_one_waits_for_its_next_attempt(self):
+        self.request('r')
+        claim = self.store.claim('r', CLAIMANT)
+        self.store.note(claim, attempts=1, retry_at=self.now + 5 * SECOND)
+        self.store.claims.release(claim)
+        self.now += 4 * SECOND
+        self.assertEqual([], self.store.list_claimable(claims.Claimant('two')))
+        self.now += SECOND
+        self.assertEqual(1, len(self.store.list_claimable(claims.Claimant('two'))))
+        self.store.cancel(self.store.claim('r', CLAIMANT))
+        self.assertIsNone(self.store.find('r').retry_at)
+
     def test_ended_one_cannot_be_claimed(self):
         for state in (one for one in ReplacementState if not one.is_open):
             self.make(f'{state}', state)

@@ -17,6 +17,7 @@ from trove_ceph.tests.unit.db.replacement_helpers import (
     NONE,
     RESIZING,
     RESTART_REQUIRED,
+    SECOND,
 )
 from trove_ceph.tests.unit.db.replica_helpers import CLAIMANT
 
@@ -275,6 +276,19 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
 
 
 class WorkersTest(replica_helpers.ReplicaStoreTestCase):
+    def test_failed_one_waits_for_its_next_attempt(self):
+        self.add('r')
+        self.store.request('r', Requester.TENANT, 'why')
+        claim = self.store.claim('r', CLAIMANT)
+        self.store.note(claim, attempts=1, retry_at=self.now + 5 * SECOND)
+        self.store.claims.release(claim)
+        self.now += 4 * SECOND
+        self.assertEqual([], self.store.list_claimable(OTHER))
+        self.now += SECOND
+        self.assertEqual(1, len(self.store.list_claimable(OTHER)))
+        self.store.fail(self.store.claim('r', CLAIMANT), 'why')
+        self.assertIsNone(self.store.find('r').retry_at)
+
     def test_one_worker_at_a_time(self):
         self.add('r')
         self.assertIsNone(self.store.claim('r', CLAIMANT))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replacement of a server: what is refused, what goes wrong, and what is waited for."""
 
+import datetime
+
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -331,9 +333,11 @@ class FenceTest(ReplacementTestCase):
             self.assertEqual((ReplacementState.FENCING, attempts), (record.state, record.attempts))
             self.assertIn(OLD, world.servers)
             self.assertEqual({OLD}, world.attached)
+            pause = datetime.timedelta(seconds=rules.retry_sec(attempts))
+            self.assertEqual(record.updated_at + pause, record.retry_at)
         world.finish()
         world.check_completed()
-        self.assertEqual(0, world.record().attempts)
+        self.assertEqual((0, None), (world.record().attempts, world.record().retry_at))
 
     def test_server_that_its_host_starts_again_after_the_fence(self):
         for hosts in ((), OTHER_HOST):

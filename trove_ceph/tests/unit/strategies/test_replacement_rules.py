@@ -114,14 +114,13 @@ class WhyNotTest(base.BaseTestCase):
 
 class RetryTest(base.BaseTestCase):
     def test_pauses(self):
-        error = exceptions.ServiceUnavailableError('Nova is down')
-        pauses = [rules.retry_sec(error, attempts) for attempts in range(1, 7)]
+        pauses = [rules.retry_sec(attempts) for attempts in range(1, 7)]
         self.assertEqual([5, 10, 20, 40, 60, 60], pauses)
-        self.assertEqual(60, rules.retry_sec(error, 10**6))
+        self.assertEqual(60, rules.retry_sec(10**6))
 
-    def test_progress_is_looked_at_soon(self):
-        for attempts in (0, 1, 100):
-            self.assertEqual(2, rules.retry_sec(exceptions.InProgressError('it boots'), attempts))
+    def test_guests_are_not_used_up(self):
+        found = [attempts for attempts in range(31) if rules.may_claim_guest(attempts)]
+        self.assertEqual([0, 1, 2, 10, 20, 30], found)
 
 
 class RequestsTest(base.BaseTestCase):

@@ -231,6 +231,25 @@ class InstanceOperationsTest(base.BaseTestCase):
             self.assertEqual([self.instance.id], self.deleted)
             self.deleted.clear()
 
+    def test_a_deletion_that_cannot_end_yet_is_resumed(self):
+        error = exceptions.OperationUnfinishedError('the database does not answer')
+
+        def delete(_claim):
+            raise error
+
+        self.assertIs(
+            error, self.assertRaises(exceptions.OperationUnfinishedError, self.fail_deletion, error)
+        )
+        self.now += claims.DEFAULT_EXPIRY + SECOND
+        self.two.recover({DELETE: delete}, worlds.AtOnce())
+        self.now += claims.DEFAULT_EXPIRY + SECOND
+        self.two.recover(self.resumptions, worlds.AtOnce())
+        self.assertEqual([self.instance.id], self.deleted)
+
+    def fail_deletion(self, error):
+        with self.one.deleting(self.instance.id):
+            raise error
+
     def test_deletes_without_a_claim_if_the_database_fails(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the table is missing')

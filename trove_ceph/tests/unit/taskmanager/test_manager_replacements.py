@@ -182,9 +182,12 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
     def test_trove_rebuilds_what_no_warm_guest_can(self):
         self.record = None
         self.manager.rebuild(None, self.world.instance.id, 'image')
+        self.assertEqual(['request image', 'stock rebuild'], self.calls)
+
+    def test_trove_rebuilds_where_no_guests_wait(self):
         self.set_pools([])
         self.manager.rebuild(None, self.world.instance.id, 'image')
-        self.assertEqual(['request image', 'stock rebuild', 'stock rebuild'], self.calls)
+        self.assertEqual(['stock rebuild'], self.calls)
 
     # Deletion.
 

@@ -143,6 +143,18 @@ class DeletionTest(base.BaseTestCase):
         world.recover()
         self.check_promotion(world)
 
+    def test_nothing_is_deleted_while_the_database_does_not_tell_the_source(self):
+        world = self.promote_until_it_accepts_writes()
+        changes, _operations = world.changes(worker='deletion')
+
+        def fail(_instance_id):
+            raise exceptions.ServiceUnavailableError('the database is down')
+
+        world.store.find_role = fail
+        error = self.assertRaises(exceptions.OperationUnfinishedError, changes.forget, 'one')
+        self.assertIn('goes on later: the database is down', str(error))
+        self.assertEqual(['one'], world.writers())
+
     def test_nova_does_not_tell_the_memory_of_a_replica_that_is_kept(self):
         world = self.promote_until_it_accepts_writes()
         world.down.add('nova')

@@ -31,7 +31,7 @@ def path():
     Tests that read configuration files or reset the configuration remove the name from it.
     """
     found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
-    CONF.set_override('connection', f'sqlite:///{found}', 'database')
+    CONF.set_override('connection', database.url(found), 'database')
     CONF.set_override('sqlite_synchronous', False, 'database')
     _create(found)
     return found

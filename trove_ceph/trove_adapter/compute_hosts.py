@@ -2,7 +2,7 @@
 """The compute hosts of Nova on which a server may be requested."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
@@ -17,6 +17,14 @@ def list_services(client: Any) -> Sequence[Any]:
         for one in client.services.list(binary='nova-compute')
         if getattr(one, 'state', None) is not None
     ]
+
+
+def list_disabled(client: Any) -> Collection[str]:
+    """Return the hosts on which no further server may be started.
+
+    :param client: as for :func:`list_services`
+    """
+    return {one.host for one in list_services(client) if one.status == 'disabled'}
 
 
 def is_down(client: Any, host: str) -> bool:

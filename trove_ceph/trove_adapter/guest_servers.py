@@ -162,6 +162,11 @@ class GuestServers:
                 self._nova, host, guest.availability_zone, guest.guest_id
             )
 
+    def list_disabled_hosts(self) -> Collection[str]:
+        """Return the hosts on which an operator has disabled nova-compute."""
+        with _translated('listing the disabled hosts'):
+            return compute_hosts.list_disabled(self._nova)
+
     def create_server(self, spec: PoolSpec, guest: GuestRecord, host: str | None) -> str:
         """Boot the server of a guest with the port of its record; return the server's id.
 

@@ -158,6 +158,9 @@ class GuestServers(Protocol):
         :param host: which is left out; None: none is
         """
 
+    def list_disabled_hosts(self) -> Collection[str]:
+        """Return the hosts on which an operator has disabled nova-compute."""
+
     def create_server(self, spec: PoolSpec, guest: GuestRecord, host: str | None) -> str:
         """Boot the server of a guest with the port of its record; return the server's id.
 

@@ -65,6 +65,7 @@ class PoolRound:
         return [
             steps.Step('asking agents', self._ask),
             steps.Step('retiring unfit guests', self._retire_unfit),
+            steps.Step('retiring guests on disabled hosts', self._retire_on_disabled_hosts),
             steps.Step('following claimed guests', self._follow_claimed),
             steps.Step('following bound guests', self._follow_bound),
             steps.Step('adjusting the size', self._adjust),
@@ -207,6 +208,16 @@ class PoolRound:
         candidates = [one for one in ready if one.guest_id in silent]
         for guest in candidates if len(silent) < len(ready) else candidates[:1]:
             self._retire(guest, silent[guest.guest_id])
+
+    def _retire_on_disabled_hosts(self) -> None:
+        """Retire what an instance would have to leave again when the host is switched off."""
+        placed = [one for one in self._list(*WAITING) if one.host is not None]
+        if not placed:
+            return
+        disabled = self._deps.servers.list_disabled_hosts()
+        for guest in placed:
+            if guest.host in disabled:
+                self._retire(guest, f'host {guest.host} is disabled in Nova')
 
     # Guests that instances have.
 

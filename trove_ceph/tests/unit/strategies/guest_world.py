@@ -65,7 +65,7 @@ class World:
         self.boot_error = self.nova_error = self.agents_error = None
         # Servers are ACTIVE at once, or fail.
         self.boot_status = 'ACTIVE'
-        self.hosts, self.full = ('host',), set()
+        self.hosts, self.full, self.disabled_hosts = ('host',), set(), set()
         # The error of a request to list the hosts, or to boot on a given one.
         self.hosts_error = self.request_error = None
         # Nova shows late on which host a server is; by the ids of servers.
@@ -248,6 +248,10 @@ class Servers:
         if self._world.hosts_error:
             raise exceptions.ServiceUnavailableError(self._world.hosts_error)
         return [one for one in self._world.hosts if one != host]
+
+    def list_disabled_hosts(self):
+        self._check()
+        return self._world.disabled_hosts
 
     def create_server(self, _spec, guest, host):
         self._check()

@@ -45,6 +45,16 @@ class SpreadTest(SpreadCase):
         self.assertEqual(3, self.hosts().count('a'))
         self.assertEqual(4, len(self.world.requests))
 
+    def test_no_guest_waits_on_a_disabled_host(self):
+        self.make(least=3)
+        kept = {one.guest_id for one in self.world.guests(GuestState.READY) if one.host == 'b'}
+        self.assertEqual(1, len(kept))
+        # Nova leaves it out, too.
+        self.world.hosts, self.world.disabled_hosts = ('b',), {'a'}
+        self.run_rounds(6)
+        self.assertEqual(['b'] * 3, self.hosts())
+        self.assertLessEqual(kept, {one.guest_id for one in self.world.guests()})
+
     def test_waits_for_the_place_of_the_first_guest(self):
         self.make(rounds=1, least=3)
         self.assertEqual(1, len(self.world.servers))

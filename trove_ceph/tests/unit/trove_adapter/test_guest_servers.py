@@ -315,11 +315,15 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
                 'status': 'enabled',
                 'zone': zone,
             }
+        self.assertEqual(set(), self.servers.list_disabled_hosts())
         found = self.servers.find_other_hosts
         self.assertEqual({'host-2', 'host-3'}, set(found(self.guest(), 'host-1')))
         self.assertEqual(3, len(found(self.guest(), None)))
         east = self.guest(availability_zone='east')
         self.assertEqual(['host-2'], found(east, 'host-1'))
+        self.cloud.services['host-2']['status'] = 'disabled'
+        self.assertEqual({'host-2'}, self.servers.list_disabled_hosts())
+        self.assertEqual([], found(east, 'host-1'))
 
     def test_lists_and_finds_servers(self):
         known = {'name': 'trove-guest-a', 'OS-EXT-SRV-ATTR:host': 'host'}
@@ -366,6 +370,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         for verb, arguments in (
             (self.servers.create_server, (self.specs[0], self.guest(), None)),
             (self.servers.find_other_hosts, (self.guest(), 'host')),
+            (self.servers.list_disabled_hosts, ()),
             (self.servers.list_servers, ()),
             (self.servers.list_resources, ()),
             (self.servers.find_server, ('1',)),

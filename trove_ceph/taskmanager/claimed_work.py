@@ -23,6 +23,8 @@ LOG = logging.getLogger(__name__)
 POLL_SEC = 1
 #: A worker that died keeps its claim for claim_expiry_sec; an attempt looks every few seconds.
 _CANCEL_TIMEOUT_SEC = 180
+#: Longer than the pause after a failed attempt.
+_FORGET_SEC = 600
 
 
 class Record(Protocol):
@@ -94,7 +96,9 @@ class ClaimedWork(Generic[Found]):
         open_ones = self._store.list_claimable(self._worker)
         with self._mutex:
             ids = set(map(self._id_of, open_ones))
-            self._due = {one: at for one, at in self._due.items() if one in ids}
+            # What failed is listed again when its pause is over, and has its turn as before.
+            since = now - _FORGET_SEC
+            self._due = {one: at for one, at in self._due.items() if one in ids or at > since}
             due = [one for one in open_ones if self._due.get(self._id_of(one), now) <= now]
             # New ones first, and then those that have waited longest: if there are more than
             # threads, those that wait long must not keep the others from their turn.

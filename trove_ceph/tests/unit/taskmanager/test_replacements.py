@@ -117,6 +117,25 @@ class ReplacementsTest(replacement_helpers.ReplacementStoreTestCase):
         self.pass_time(2)
         self.assertEqual(2, len(self.attempts))
 
+    def test_what_fails_has_no_turn_before_what_waits(self):
+        for name in 'qrs':
+            self.request(name)
+
+        def fail(deps, claim, record):
+            self.errors = [IN_PROGRESS]
+            if record.replacement_id != 's':
+                self.errors = [exceptions.NotFencedError('held')]
+                deps.store.note(claim, attempts=1, retry_at=self.now + 5 * SECOND)
+            return self.make_attempt(deps, claim, record)
+
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.strategies.replacement.replacement.Replacement', fail)
+        )
+        for _ in range(6):
+            self.threads.count = 1
+            self.pass_time(2)
+        self.assertEqual([*'qrsqsr'], [name for _worker, name in self.attempts])
+
     def test_unexpected_error_does_not_stop_others(self):
         for name in 'rs':
             self.request(name)

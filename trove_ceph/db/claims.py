@@ -25,6 +25,8 @@ from trove_ceph.db import tables, transactions
 from trove_ceph.db.roles import STATES, Role
 
 DEFAULT_EXPIRY = datetime.timedelta(seconds=45)
+# No pause after a failed attempt is longer.
+_LONGEST_RETRY = datetime.timedelta(minutes=10)
 #: The tables of roles that do not claim backups.
 _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.RUN_POLICY: tables.PolicyRunRow,
@@ -240,7 +242,9 @@ def _states(role: Role) -> list[Any]:
 
 def is_due(row: Any, now: datetime.datetime) -> Any:
     """Return the condition that the next attempt at the work of a row may be made now."""
-    return sa.or_(row.retry_at.is_(None), row.retry_at <= now)
+    # A time that is far in the future is that of a wrong clock.
+    latest = now + _LONGEST_RETRY
+    return sa.or_(row.retry_at.is_(None), row.retry_at <= now, row.retry_at > latest)
 
 
 def is_value(column: Any, value: Any) -> Any:

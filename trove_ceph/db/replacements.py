@@ -211,7 +211,7 @@ class ReplacementStore:
                     _Row.replacement_id == replacement_id,
                     _Row.state == str(ReplacementState.STARTING),
                 )
-                .values(given_up_because=reason)
+                .values(given_up_because=reason, retry_at=None)
             )
             if done.rowcount:
                 return

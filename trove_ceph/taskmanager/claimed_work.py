@@ -133,14 +133,17 @@ class ClaimedWork(Generic[Found]):
             return False
         try:
             with self._heartbeat.hold(claim):
-                return self._run(claim)
+                return self._run(claim, record.attempts)
         finally:
             self._release(claim)
 
-    def _run(self, claim: Claim) -> bool:
+    def _run(self, claim: Claim, attempts: int) -> bool:
+        """Make one attempt, unless another worker has made one since the record was read."""
         record = self._store.find(claim.resource_id)
         if record is None:
             return True
+        if record.attempts > attempts:
+            return False
         try:
             self._make_attempt(claim, record)
         except exceptions.ClaimLostError as error:

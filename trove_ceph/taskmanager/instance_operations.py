@@ -113,11 +113,12 @@ class InstanceOperations:
         try:
             yield
         except BaseException as error:
+            is_unfinished = isinstance(error, exceptions.OperationUnfinishedError)
+            if claim is None and is_unfinished:
+                claim = self._begin(Role.DELETE_INSTANCE, instance_id)
             if claim is not None:
                 # A deletion that has failed is not resumed.
-                is_over = isinstance(error, Exception) and not isinstance(
-                    error, exceptions.OperationUnfinishedError
-                )
+                is_over = isinstance(error, Exception) and not is_unfinished
                 is_over = is_over and claim.role is Role.DELETE_INSTANCE
                 (self.finish if is_over else self._heartbeat.drop)(claim)
             raise

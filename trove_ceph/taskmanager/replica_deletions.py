@@ -6,6 +6,8 @@ is under way then can make it the source all the same. A server that accepts wri
 source, or that others follow, has what no other server has, so it is not deleted.
 """
 
+from collections.abc import Sequence
+
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
@@ -138,26 +140,37 @@ class ReplicaDeletions:
             with self._operations.exclusively(
                 Role.CHANGE_SOURCE, source_id, {Role.CHANGE_SOURCE}
             ) as claim:
-                deps = self._work.guarded(claim)
-                self._check_not_writable(deps, candidate_id)
-                members = [one for one in group.members_of(deps, source_id) if one != candidate]
-                group.end_tasks(deps, members)
+                # With an error of another kind, the row of the source would be lost.
                 with group.answers_needed(f'source {source_id}: may be read-only'):
-                    self._stop_candidate(deps, candidate)
-                    if deps.agents.status(source_id).is_replica:
-                        deps.agents.detach(source_id)
-                    group.restore_writes(deps, source_id)
-                    # Our table is written before that of Trove.
-                    deps.replicas.promote(candidate_id, source_id, keeps_source=False)
-                for source in [one for one in members if one.instance_id == source_id]:
-                    others = [one for one in members if one != source]
-                    again = new_source.NewSource(deps, source)
-                    again.attach(others)
-                    again.renew(others)
+                    self._let_go_on(self._work.guarded(claim), candidate, source_id)
         except _MayWriteError:
             raise
         except exceptions.OperationUnfinishedError as error:
             LOG.error('Source %s: does not go on yet: %s', source_id, error)
+            # What makes the source writable does not look at the tasks.
+            group.end_tasks(self._deps, self._list_others(self._deps, candidate, source_id))
+
+    def _let_go_on(self, deps: SourceDependencies, candidate: Member, source_id: str) -> None:
+        self._check_not_writable(deps, candidate.instance_id)
+        members = self._list_others(deps, candidate, source_id)
+        group.end_tasks(deps, members)
+        self._stop_candidate(deps, candidate)
+        if deps.agents.status(source_id).is_replica:
+            deps.agents.detach(source_id)
+        group.restore_writes(deps, source_id)
+        # Our table is written before that of Trove.
+        deps.replicas.promote(candidate.instance_id, source_id, keeps_source=False)
+        for source in [one for one in members if one.instance_id == source_id]:
+            others = [one for one in members if one != source]
+            again = new_source.NewSource(deps, source)
+            again.attach(others)
+            again.renew(others)
+
+    @staticmethod
+    def _list_others(
+        deps: SourceDependencies, candidate: Member, source_id: str
+    ) -> Sequence[Member]:
+        return [one for one in group.members_of(deps, source_id) if one != candidate]
 
     def _stop_candidate(self, deps: SourceDependencies, candidate: Member) -> None:
         """Return when a replica that is being deleted accepts no writes.

@@ -5,6 +5,9 @@ import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+# How the libvirt driver begins its reason when it disables its own host.
+_BY_NOVA = 'AUTO: '
+
 
 def list_services(client: Any) -> Sequence[Any]:
     """Return the services nova-compute whose state Nova knows.
@@ -19,12 +22,22 @@ def list_services(client: Any) -> Sequence[Any]:
     ]
 
 
+def disabled_because(service: Any) -> str | None:
+    """Return the reason with which an operator has disabled a service; None: none has."""
+    if service.status == 'enabled':
+        return None
+    reason = service.disabled_reason or ''
+    return None if reason.startswith(_BY_NOVA) else reason
+
+
 def list_disabled(client: Any) -> Collection[str]:
-    """Return the hosts on which no further server may be started.
+    """Return the hosts that an operator has disabled, if another one of their zone works.
 
     :param client: as for :func:`list_services`
     """
-    return {one.host for one in list_services(client) if one.status == 'disabled'}
+    services = list_services(client)
+    zones = {one.zone for one in services if (one.state, one.status) == ('up', 'enabled')}
+    return {one.host for one in services if one.zone in zones and disabled_because(one) is not None}
 
 
 def is_down(client: Any, host: str) -> bool:

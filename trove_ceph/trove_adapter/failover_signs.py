@@ -21,8 +21,6 @@ from trove_ceph.trove_adapter import (
 #: The conductor's times of the last message of each agent, by the clocks of their guests.
 _LAST_SEEN = sa.table('conductor_lastseen', *map(sa.column, ('instance_id', 'method_name', 'sent')))
 _INSTANCES = sa.table('instances', *map(sa.column, ('id', 'deleted')))
-#: How the libvirt driver begins its reason when it disables its own host.
-_BY_NOVA = 'AUTO: '
 
 
 class Databases:
@@ -89,7 +87,10 @@ class Servers:
         """Return the hosts of servers whose state Nova knows, by name."""
         with replacement_servers.translated('listing the compute hosts'):
             services = compute_hosts.list_services(self._client)
-        return {one.host: HostState(one.state == 'up', _disabled_because(one)) for one in services}
+        return {
+            one.host: HostState(one.state == 'up', compute_hosts.disabled_because(one))
+            for one in services
+        }
 
     def list_on_host(self, host: str) -> Collection[str]:
         """Return the ids of the servers of all projects on a host."""
@@ -109,10 +110,3 @@ class Servers:
             if action.action == 'stop':
                 return action.user_id or ''
         return None
-
-
-def _disabled_because(service: Any) -> str | None:
-    if service.status == 'enabled':
-        return None
-    reason = service.disabled_reason or ''
-    return None if reason.startswith(_BY_NOVA) else reason

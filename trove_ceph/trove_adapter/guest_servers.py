@@ -163,7 +163,7 @@ class GuestServers:
             )
 
     def list_disabled_hosts(self) -> Collection[str]:
-        """Return the hosts on which an operator has disabled nova-compute."""
+        """Return the hosts that an operator has disabled, if another one of their zone works."""
         with _translated('listing the disabled hosts'):
             return compute_hosts.list_disabled(self._nova)
 

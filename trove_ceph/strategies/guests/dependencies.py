@@ -159,7 +159,7 @@ class GuestServers(Protocol):
         """
 
     def list_disabled_hosts(self) -> Collection[str]:
-        """Return the hosts on which an operator has disabled nova-compute."""
+        """Return the hosts that an operator has disabled, if another one of their zone works."""
 
     def create_server(self, spec: PoolSpec, guest: GuestRecord, host: str | None) -> str:
         """Boot the server of a guest with the port of its record; return the server's id.

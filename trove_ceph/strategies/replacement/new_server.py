@@ -148,7 +148,9 @@ class NewServer:
 
     def _bind_guest(self) -> bool:
         """Return whether a guest was bound; if not, no guest has the volume."""
-        if self._is_booting() or self._is_to_stay_in_group():
+        if self._is_to_stay_in_group():
+            return False
+        if self._is_booting() and not self._gives_boot_up():
             return False
         record, deps = self._attempt.record, self._attempt.deps
         if record.guest_id is None and not rules.may_claim_guest(record.attempts):
@@ -196,6 +198,16 @@ class NewServer:
         if record.guest_id is not None:
             return False
         return record.new_management_port_id is not None or record.new_server_id is not None
+
+    def _gives_boot_up(self) -> bool:
+        """Return whether a guest is to be tried; give up a server that Nova refuses to boot."""
+        record = self._attempt.record
+        if record.attempts < rules.MOST_GUESTS or not rules.may_claim_guest(record.attempts):
+            return False
+        if record.new_server_id is not None or self._attempt.deps.servers.find_booted(record):
+            return False
+        self.discard('Nova refuses to boot it')
+        return True
 
     def _boot(self) -> None:
         record = self._attempt.record

@@ -280,6 +280,9 @@ class ClaimTest(replacement_helpers.ReplacementStoreTestCase):
         self.assertEqual([], self.store.list_claimable(claims.Claimant('two')))
         self.now += SECOND
         self.assertEqual(1, len(self.store.list_claimable(claims.Claimant('two'))))
+        # The clock of the database is set back.
+        self.now -= 7200 * SECOND
+        self.assertEqual(1, len(self.store.list_claimable(claims.Claimant('two'))))
         self.store.cancel(self.store.claim('r', CLAIMANT))
         self.assertIsNone(self.store.find('r').retry_at)
 

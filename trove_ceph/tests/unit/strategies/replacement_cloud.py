@@ -156,6 +156,9 @@ class Servers:
         world.at('is about to boot')
         if record.image_id != world.image:
             raise exceptions.ServiceUnavailableError('Nova refuses it: the image is gone')
+        if world.boot_refusals > 0:
+            world.boot_refusals -= 1
+            raise exceptions.ServiceUnavailableError('Nova refuses it: quota exceeded')
         ports = (*record.port_ids, record.new_management_port_id)
         if world.attached or not world.ports.keys() >= set(ports):
             raise exceptions.ServiceUnavailableError(f'Nova refuses it: {_IN_USE}, or is gone')

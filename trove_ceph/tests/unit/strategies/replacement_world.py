@@ -122,6 +122,7 @@ class World:
         #: On which hosts servers were requested; None: Nova chose.
         self.requested_hosts = []
         self.needs_error, self.is_on_tier, self.restarts_once = None, True, False
+        self.boot_refusals = 0
         self.unproved = self.boot_errors = self.bind_errors = self.agent_looks = 0
         self.deletion_looks = self.boot_looks = 0
         #: How often Nova is asked until it knows whether the host of the old server works.

@@ -27,9 +27,9 @@ def make_world():
 
 @functools.cache
 def _saved_world():
-    world = guest_world.World(least=8, most=8, **HOT)
+    world = guest_world.World(least=9, most=9, **HOT)
     world.run(world.keeper(), 5)
-    world.settings = dependencies.PoolSettings(least=LEAST, most=10, **HOT)
+    world.settings = dependencies.PoolSettings(least=LEAST, most=11, **HOT)
     # The hot guest does not fit new instances any more.
     world.contents = '[mysqld]\nmax_connections = 7\n'
     key = PoolKey('flavor', 'image', 'digest', None, guest_world.POOL)
@@ -42,13 +42,21 @@ def _saved_world():
         world.ports[guest.port_id] = f'trove-{instance_id}'
     world.instances['bound'] = backup_types.Instance('bound', 'p', None)
     world.pass_time(600)
-    broken, silent, retired, _healthy = (one.guest_id for one in world.guests(GuestState.READY))
+    broken, silent, retired, leaving, _healthy = (
+        one.guest_id for one in world.guests(GuestState.READY)
+    )
     # As the other guests.
     world.store.mark_hot(world.guests(GuestState.HOT)[0].guest_id)
     facts = world.servers[world.store.find(broken).server_id]
     world.servers[facts.server_id] = ServerFacts(facts.server_id, facts.name, 'ERROR')
     world.silent.add(silent)
     world.store.retire(retired, 'drained')
+    # Its host is about to be switched off.
+    world.disabled_hosts = {'closed'}
+    found = world.store.find(leaving)
+    facts = world.servers[found.server_id]
+    world.servers[facts.server_id] = ServerFacts(facts.server_id, facts.name, 'ACTIVE', 'closed')
+    world.store.set_server(leaving, facts.server_id, found.port_id, 'closed')
     # One boots: its taskmanager died after the request for the server.
     guest_id = world.new_id('guest')
     world.store.add(guest_record(world, guest_id))

@@ -390,6 +390,18 @@ class NewServerTest(ReplacementTestCase):
         # After some failures no further guest is used up.
         self.assertEqual(8 - rules.MOST_GUESTS, len(world.guests))
 
+    def test_a_guest_where_nova_accepts_no_server(self):
+        """Such as with a quota that the guests have used up; one gets ready meanwhile."""
+        world = self.make_world()
+        world.boot_refusals = 100
+        for _ in range(5):
+            self.assertRaises(exceptions.ServiceUnavailableError, world.attempt().run)
+        world.add_guest('host-2')
+        record, error = world.finish()
+        self.assertIn('quota exceeded', str(error))
+        world.check_completed()
+        self.assertIsNotNone(record.guest_id)
+
     def test_ports_of_a_discarded_server_that_nova_does_not_unbind(self):
         world = self.make_world(is_host_down=True)
         world.boot_errors = 2

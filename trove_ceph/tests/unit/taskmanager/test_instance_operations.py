@@ -246,6 +246,24 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual([self.instance.id], self.deleted)
 
+    def test_such_a_deletion_is_resumed_if_it_could_not_be_claimed_before(self):
+        def fail(*_arguments):
+            raise exceptions.ServiceUnavailableError('the database is down')
+
+        find_role = self.store.find_role
+        self.store.find_role = fail
+        error = exceptions.OperationUnfinishedError('the database does not answer')
+
+        def delete():
+            with self.one.deleting(self.instance.id):
+                self.store.find_role = find_role
+                raise error
+
+        self.assertRaises(exceptions.OperationUnfinishedError, delete)
+        self.now += claims.DEFAULT_EXPIRY + SECOND
+        self.two.recover(self.resumptions, worlds.AtOnce())
+        self.assertEqual([self.instance.id], self.deleted)
+
     def fail_deletion(self, error):
         with self.one.deleting(self.instance.id):
             raise error

@@ -136,6 +136,23 @@ class ReplacementsTest(replacement_helpers.ReplacementStoreTestCase):
             self.pass_time(2)
         self.assertEqual([*'qrsqsr'], [name for _worker, name in self.attempts])
 
+    def test_leaves_what_another_process_has_just_attempted(self):
+        self.request('r')
+        claim_it = self.runner._deps.store.claim
+
+        def attempt_before(replacement_id, claimant):
+            claim = self.store.claim(replacement_id, claims.Claimant('two'))
+            self.store.note(claim, attempts=1, retry_at=self.now + 5 * SECOND)
+            self.store.claims.release(claim)
+            return claim_it(replacement_id, claimant)
+
+        self.runner._deps.store.claim = attempt_before
+        self.runner.start_due()
+        self.assertEqual([], self.attempts)
+        self.runner._deps.store.claim = claim_it
+        self.pass_time(6)
+        self.assertEqual([('one', 'r')], self.attempts)
+
     def test_unexpected_error_does_not_stop_others(self):
         for name in 'rs':
             self.request(name)

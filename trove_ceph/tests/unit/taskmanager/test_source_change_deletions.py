@@ -143,6 +143,26 @@ class DeletionTest(base.BaseTestCase):
         world.recover()
         self.check_promotion(world)
 
+    def test_a_deletion_that_gets_no_answer(self):
+        """To each of its requests; the promotion has not reached its point of no return."""
+        for first, number in ((first, number) for first in (3, 9) for number in range(40)):
+            world, strike = self.make_promotion(), Strike(number, after=True, lost=True)
+            with contextlib.suppress(interruption.Kill):
+                world.changes(Strike(first, after=True))[0].promote('one')
+            with contextlib.suppress(exceptions.TroveCephError):
+                self.delete(world, 'one', recovers_first=False, strike=strike)
+            try:
+                for _ in range(3):
+                    world.recover()
+                if not world.refused and 'one' not in world.deleted:
+                    # The tenant repeats it.
+                    self.delete(world, 'one', recovers_first=False)
+                    world.recover()
+                self.check_promotion(world)
+            except Exception as error:
+                error.add_note(f'at requests {first} and {number}: {world.tasks}')
+                raise
+
     def test_nothing_is_deleted_while_the_database_does_not_tell_the_source(self):
         world = self.promote_until_it_accepts_writes()
         changes, _operations = world.changes(worker='deletion')

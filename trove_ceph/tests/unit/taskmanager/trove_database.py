@@ -17,6 +17,7 @@ from trove.instance import models as instance_models
 from trove.instance import service_status
 from trove.instance.tasks import InstanceTasks
 
+from trove_ceph.db import transactions
 from trove_ceph.tests.unit.db import database
 
 CONF = trove_cfg.CONF
@@ -45,6 +46,8 @@ def _create(path):
     _keep_open(path).execute('PRAGMA journal_mode=WAL')
     session.configure_db()
     database.with_tables(path)
+    # A store that was used before would have another database for as long as the process lives.
+    assert transactions.FACADE.writer.get_engine().url.database == path
 
 
 @functools.cache

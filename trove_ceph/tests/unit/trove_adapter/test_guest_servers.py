@@ -321,9 +321,13 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.assertEqual(3, len(found(self.guest(), None)))
         east = self.guest(availability_zone='east')
         self.assertEqual(['host-2'], found(east, 'host-1'))
-        self.cloud.services['host-2']['status'] = 'disabled'
+        for host in ('host-2', 'host-3'):
+            self.cloud.services[host] |= {'status': 'disabled', 'disabled_reason': 'new disks'}
+        # No other host of the zone of the third works.
         self.assertEqual({'host-2'}, self.servers.list_disabled_hosts())
         self.assertEqual([], found(east, 'host-1'))
+        self.cloud.services['host-2']['disabled_reason'] = 'AUTO: Connection to libvirt lost'
+        self.assertEqual(set(), self.servers.list_disabled_hosts())
 
     def test_lists_and_finds_servers(self):
         known = {'name': 'trove-guest-a', 'OS-EXT-SRV-ATTR:host': 'host'}

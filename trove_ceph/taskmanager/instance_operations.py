@@ -118,8 +118,8 @@ class InstanceOperations:
                 claim = self._begin(Role.DELETE_INSTANCE, instance_id)
             if claim is not None:
                 # A deletion that has failed is not resumed.
-                is_over = isinstance(error, Exception) and not is_unfinished
-                is_over = is_over and claim.role is Role.DELETE_INSTANCE
+                has_failed = isinstance(error, Exception) and not is_unfinished
+                is_over = has_failed and claim.role is Role.DELETE_INSTANCE
                 (self.finish if is_over else self._heartbeat.drop)(claim)
             raise
         if claim is not None:

@@ -32,7 +32,7 @@ class FactoryTest(base.BaseTestCase):
         self.useFixture(bus.StorageTransport(CONF))
         self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
         # Other tests reset the configuration.
-        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        trove_database.path()
 
     def set(self, name, value):
         CONF.set_override(name, value, GROUP)

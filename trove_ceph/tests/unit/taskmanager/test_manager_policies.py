@@ -42,7 +42,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.manager = manager.Manager()
         self.useFixture(api_world.TiersFile())
         # Other tests reset the configuration.
-        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        trove_database.path()
         self.now = datetime.datetime(2026, 3, 1)
         self.policies = policies.PolicyStore(
             transactions.Transactions(worlds._facade(), lambda: self.now)

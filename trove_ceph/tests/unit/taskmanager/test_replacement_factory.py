@@ -23,7 +23,7 @@ class ReplacementFactoryTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         taskmanager_conf.register(CONF)
-        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        trove_database.path()
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove.common.clients_admin.get_keystone_session',

@@ -306,6 +306,41 @@ class InstanceOperations:
             LOG.warning('The %s is released when it expires: %s', claim, error)
 
 
+class OptionalClaims:
+    """Claims on instances, without which an operation goes on if a service does not answer.
+
+    :param get_operations: returns the claims of this process, which needs the services
+    """
+
+    def __init__(self, get_operations: Callable[[], InstanceOperations]):
+        self._get_operations = get_operations
+
+    def claimed(
+        self, role: Role, instance_ids: str | list[str]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Hold the claims of instances while they are created or deleted.
+
+        :param instance_ids: the ids of several replicas, or one id
+        """
+        ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
+        return self._held(lambda operations: operations.claimed(role, ids), ids)
+
+    def deleting(self, instance_id: str) -> contextlib.AbstractContextManager[None]:
+        """Hold the claim of an instance while it is deleted, once its promotion has ended."""
+        return self._held(lambda operations: operations.deleting(instance_id), [instance_id])
+
+    def _held(
+        self,
+        hold: Callable[[InstanceOperations], contextlib.AbstractContextManager[None]],
+        instance_ids: Sequence[str],
+    ) -> contextlib.AbstractContextManager[None]:
+        try:
+            return hold(self._get_operations())
+        except exceptions.TroveCephError as error:
+            _warn_of_no_claim(', '.join(instance_ids), error)
+            return contextlib.nullcontext()
+
+
 def _warn_of_no_claim(instance_id: str, error: Exception) -> None:
     LOG.warning(
         'Instance %s: if this taskmanager dies, no other one resumes its work: %s',

@@ -8,7 +8,6 @@ such as a backup in Swift or a volume on no tier.
 import contextlib
 import datetime
 import functools
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from oslo_log import log as logging
@@ -107,6 +106,7 @@ class Manager(manager.Manager):
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
         self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
+        self._claims = instance_operations.OptionalClaims(self._operations)
         self._source_requests = source_changes_factory.make_source_requests(
             CONF, self.admin_context, self._deps, self._operations, self._ownership.backs_up
         )
@@ -137,7 +137,9 @@ class Manager(manager.Manager):
             lambda: guest_factory.make_warm_guests(CONF, self.admin_context, self._deps())
         )
         # A thread of its own: an agent that does not answer holds up a round.
-        self._guest_background = background.Background(_GUESTS_SPACING_SEC, (self._keep_guests,))
+        self._guest_background = background.Background(
+            _GUESTS_SPACING_SEC, (lambda: self._guest_keeper().keep(),)
+        )
         self._replacement_store = replacement_store.ReplacementStore()
         self._replacement_deps = functools.cache(
             lambda: replacement_factory.make_dependencies(
@@ -184,7 +186,7 @@ class Manager(manager.Manager):
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
-        with self._claimed(Role.CREATE_INSTANCE, instance_id):
+        with self._claims.claimed(Role.CREATE_INSTANCE, instance_id):
             self._create(context, instance_id, arguments)
         tier_settings.send_to(self._tier_settings, trove_db.TroveDatabase(), instance_id)
 
@@ -282,14 +284,26 @@ class Manager(manager.Manager):
         with (
             notification.EndNotification(context),
             tenant_errors.translated_errors(f'instance {instance_id}'),
-            self._deleting(instance_id),
+            self._claims.deleting(instance_id),
         ):
             self._delete_instance(context, instance)
 
     def resize_flavor(self, context, instance_id, old_flavor, new_flavor):
         """Change the flavor of an instance, on a warm guest if one fits."""
+        growth_mib = new_flavor['ram'] - old_flavor['ram']
+        if self._unchecked_requests.refuse_resize(
+            instance_id, 'the change of the flavor', ram_growth_mib=growth_mib
+        ):
+            return
         if not self._replacement_requests.resize(context, instance_id, old_flavor, new_flavor):
             super().resize_flavor(context, instance_id, old_flavor, new_flavor)
+
+    def resize_volume(self, context, instance_id, new_size):
+        """Extend the volume of an instance, unless its server or volume is being replaced."""
+        if not self._unchecked_requests.refuse_resize(
+            instance_id, 'the resize of the volume', size_gib=int(new_size)
+        ):
+            super().resize_volume(context, instance_id, new_size)
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""
@@ -417,48 +431,15 @@ class Manager(manager.Manager):
         # Without a replacement, a deletion needs none of the clients that these use.
         if self._replacement_store.find_open(instance_id) is not None:
             # This may take minutes, and another taskmanager resumes a deletion only by its claim.
-            with self._claimed(Role.DELETE_INSTANCE, instance_id):
+            with self._claims.claimed(Role.DELETE_INSTANCE, instance_id):
                 self._replacements().cancel(instance_id)
         replica = self._replica_store.find(instance_id)
         if replica is not None and replica.state.is_reprovisioning:
-            with self._claimed(Role.DELETE_INSTANCE, instance_id):
+            with self._claims.claimed(Role.DELETE_INSTANCE, instance_id):
                 self._replication.cancel_reprovisioning(instance_id)
-
-    def _keep_guests(self) -> None:
-        self._guest_keeper().keep()
 
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)
-
-    def _claimed(
-        self, role: Role, instance_ids: str | list[str]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Hold the claims of instances while they are created or deleted.
-
-        :param instance_ids: the ids of several replicas, or one id
-        """
-        ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
-        return self._held(lambda operations: operations.claimed(role, ids), ids)
-
-    def _deleting(self, instance_id: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the claim of an instance while it is deleted, once its promotion has ended."""
-        return self._held(lambda operations: operations.deleting(instance_id), [instance_id])
-
-    def _held(
-        self,
-        hold: Callable[
-            [instance_operations.InstanceOperations], contextlib.AbstractContextManager[None]
-        ],
-        instance_ids: Sequence[str],
-    ) -> contextlib.AbstractContextManager[None]:
-        try:
-            return hold(self._operations())
-        except exceptions.TroveCephError as error:
-            LOG.warning(
-                'Instance %s: if this taskmanager dies, no other one resumes its work: %s',
-                *(', '.join(instance_ids), error),
-            )
-            return contextlib.nullcontext()
 
     def _recover_instances(self) -> None:
         self._operations().recover(

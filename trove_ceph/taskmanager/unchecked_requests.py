@@ -2,7 +2,8 @@
 """Requests for which Trove's API sets a task whatever the present one is.
 
 So the task may be that of an operation that is under way, which then would not find its own: a
-replacement of the server or the volume of the instance, its creation, or its deletion.
+replacement of the server or the volume of the instance, its creation, or its deletion. For a resize
+the API looks at the task before, but an operation may begin in between.
 """
 
 import contextlib
@@ -39,6 +40,9 @@ class Rows(Protocol):
 
     def find(self, instance_id: str) -> Member | None: ...
     def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None: ...
+    def refuse_resize(
+        self, instance_id: str, task: str, ram_growth_mib: int, size_gib: int | None
+    ) -> None: ...
     def restore_source(self, instance_id: str, source_id: str | None) -> None: ...
     def add_fault(self, instance_id: str, text: str) -> None: ...
 
@@ -83,11 +87,35 @@ class UncheckedRequests:
         :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
+
+        def give_back(own: str) -> None:
+            self._rows.replace_task(instance_id, (task,), own)
+
+        return self._refuse(instance_id, what, give_back)
+
+    def refuse_resize(
+        self, instance_id: str, what: str, ram_growth_mib: int = 0, size_gib: int | None = None
+    ) -> bool:
+        """Refuse a resize if an operation is under way, as :meth:`refuse` does.
+
+        Its project does not use the growth any more that Trove's API has added.
+
+        :param ram_growth_mib: of the memory, with the new flavor
+        :param size_gib: the new size of the volume; None: it keeps its size
+        :raises ServiceUnavailableError: the database does not answer
+        """
+
+        def give_back(own: str) -> None:
+            self._rows.refuse_resize(instance_id, own, ram_growth_mib, size_gib)
+
+        return self._refuse(instance_id, what, give_back)
+
+    def _refuse(self, instance_id: str, what: str, give_back: Callable[[str], None]) -> bool:
         own, mark = self._find_task(instance_id), self._find_mark(instance_id)
         if own is None and mark is None:
             return False
         # Trove would end the request without a task, so that an ejected source could be revived.
-        self._rows.replace_task(instance_id, (task,), own or task_at_rest(mark))
+        give_back(own or task_at_rest(mark))
         self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
         return True
 

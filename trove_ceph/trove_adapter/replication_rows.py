@@ -131,6 +131,33 @@ class ReplicationRows:
         self._end_stale({instance_id: after})
 
     @retry_on_deadlock
+    def refuse_resize(
+        self, instance_id: str, task: str, ram_growth_mib: int, size_gib: int | None
+    ) -> None:
+        """Give an instance that is being resized another task, since it is not resized after all.
+
+        Its project uses less again, which Trove's API has added when it accepted the request. The
+        instance keeps another task than that of a resize.
+
+        :param ram_growth_mib: that its flavor does not get
+        :param size_gib: that its volume does not get; None: it was not to be extended
+        """
+        with self._transactions.writing() as session:
+            columns = (_COLUMNS.tenant_id, _COLUMNS.volume_size)
+            query = sa.select(*columns).where(_COLUMNS.id == instance_id).with_for_update()
+            row = session.execute(query).one_or_none()
+            if row is None:
+                return
+            is_resizing = _COLUMNS.task_id == InstanceTasks.RESIZING.code
+            own = sa.and_(_COLUMNS.id == instance_id, is_resizing)
+            self._set_task(session, own, task, self._transactions.clock())
+            used = {'ram': -ram_growth_mib}
+            if size_gib is not None:
+                used['volumes'] = row.volume_size - size_gib
+            quota_usage.add(session, row.tenant_id, used)
+        self._end_stale({instance_id: task})
+
+    @retry_on_deadlock
     def restore_source(self, instance_id: str, source_id: str | None) -> None:
         """Record the source of a replica again that Trove has forgotten in a rebuild; idempotent.
 

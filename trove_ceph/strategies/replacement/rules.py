@@ -10,10 +10,12 @@ from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 IDLE_TASKS = tuple(one.name for one in trove_tasks.IDLE)
 #: The tasks that Trove's API sets over that of a replacement: without a check for a change of the
 #: access rules or a rebuild, for all instances of a source, of which it checks one only, or in the
-#: moment in which the replacement is requested. The taskmanager then finds the record of the
-#: replacement, refuses the operation for this instance, and gives the task of the replacement back.
+#: moment in which the replacement is requested, such as for a resize. The taskmanager then finds
+#: the record of the replacement, refuses the operation for this instance, and gives the task of the
+#: replacement back.
 OVERWRITING_TASKS = (
     *('PROMOTING', 'EJECTING', 'DETACHING', 'UPDATING', 'UPDATING_ERROR_ACCESS', 'BUILDING'),
+    'RESIZING',
 )
 #: It may wait for the claim on the source before.
 OVERWRITTEN_TIMEOUT = datetime.timedelta(minutes=5)

@@ -206,14 +206,12 @@ class ManagerReplacementsTest(contexts.ContextMixin, base.BaseTestCase):
         self.open_one = self.record
 
         @contextlib.contextmanager
-        def claimed(_manager, role, instance_id):
+        def claimed(role, instance_id):
             self.calls.append(f'claim to {role} {instance_id}')
             yield
             self.calls.append('release')
 
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.taskmanager.manager.Manager._claimed', claimed)
-        )
+        self.manager._claims = types.SimpleNamespace(claimed=claimed)
         self.delete()
         claim = f'claim to delete-instance {self.world.instance.id}'
         self.assertEqual([claim, 'cancel', 'release', 'stock delete_instance'], self.calls)

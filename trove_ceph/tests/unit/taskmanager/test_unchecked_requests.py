@@ -10,6 +10,7 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
+from trove.quota.quota import QUOTAS
 
 from trove_ceph import waiting
 from trove_ceph.db import (
@@ -48,6 +49,8 @@ class UncheckedRequestsTest(base.BaseTestCase):
         for name, value in (
             ('trove.taskmanager.models.BuiltInstanceTasks.load', lambda *_: self),
             ('trove.taskmanager.manager.Manager.rebuild', lambda *_: self.rebuild_in_nova()),
+            ('trove.taskmanager.manager.Manager.resize_flavor', self.resize_by_trove),
+            ('trove.taskmanager.manager.Manager.resize_volume', self.resize_by_trove),
             ('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self),
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))
@@ -71,6 +74,9 @@ class UncheckedRequestsTest(base.BaseTestCase):
 
     def rebuild_in_nova(self):
         self.calls.append('rebuild')
+
+    def resize_by_trove(self, _manager, _context, _instance_id, *sizes):
+        self.calls.append(sizes)
 
     def update_access(self, access):
         self.calls.append(access)
@@ -218,6 +224,59 @@ class UncheckedRequestsTest(base.BaseTestCase):
             self.operations.finish(claim)
             self.assertEqual(([], task), (self.calls, self.task()))
             self.assertIn(reason, self.fault())
+
+    def used(self):
+        """Return the memory and the volumes that the project uses."""
+        return [
+            QUOTAS.get_quota_usage(QUOTAS.get_quota_by_tenant('project', one)).in_use
+            for one in ('ram', 'volumes')
+        ]
+
+    def request_flavor(self):
+        """Do what the taskmanager does after Trove's API."""
+        self.set_task(InstanceTasks.RESIZING)
+        self.manager.resize_flavor(
+            None, self.instance.id, {'id': 'small', 'ram': 1024}, {'id': 'large', 'ram': 3072}
+        )
+
+    def request_size(self):
+        self.set_task(InstanceTasks.RESIZING)
+        self.manager.resize_volume(None, self.instance.id, '4')
+
+    def test_resizes(self):
+        before = self.used()
+        self.request_flavor()
+        self.request_size()
+        flavors = ({'id': 'small', 'ram': 1024}, {'id': 'large', 'ram': 3072})
+        self.assertEqual([flavors, ('4',)], self.calls)
+        self.assertEqual((before, InstanceTasks.RESIZING), (self.used(), self.task()))
+        self.assertIsNone(self.fault())
+
+    def test_a_resize_is_refused_if_a_replacement_began_after_the_look_of_the_api(self):
+        """Trove would resize a server that is being deleted, and end the task of the failover."""
+        for kind in ReplacementKind:
+            claim = self.replace(kind)
+            ram, volumes = self.used()
+            self.request_flavor()
+            self.assertEqual([ram - 2048, volumes], self.used())
+            self.assertEqual(kind.task, self.task().action)
+            self.assertIn('the change of the flavor was refused', self.fault())
+            self.request_size()
+            # The instance keeps 1 GiB.
+            self.assertEqual([ram - 2048, volumes - 3], self.used())
+            self.assertEqual(kind.task, self.task().action)
+            self.assertIn('the resize of the volume was refused', self.fault())
+            self.store.cancel(claim)
+        self.assertEqual([], self.calls)
+
+    def test_a_refused_resize_of_an_instance_that_is_deleted_meanwhile(self):
+        """The API has given back what it used before."""
+        self.replace()
+        ram, _volumes = self.used()
+        self.set_task(InstanceTasks.DELETING)
+        self.manager.resize_flavor(None, self.instance.id, {'ram': 1024}, {'ram': 3072})
+        self.assertEqual(ram - 2048, self.used()[0])
+        self.assertEqual(([], InstanceTasks.DELETING), (self.calls, self.task()))
 
     def promote_a_replica(self):
         """Have a replica of the instance promoted; return the claim on it."""

@@ -84,11 +84,17 @@ class UncheckedRequestsTest(contract.ContractTestCase):
         self.assert_signatures(
             (taskmanager_manager.Manager.update_access, 'context, instance_id, access'),
             (taskmanager_manager.Manager.rebuild, 'context, instance_id, image_id'),
+            (taskmanager_manager.Manager.resize_volume, 'context, instance_id, new_size'),
         )
 
     def test_tasks(self):
         self.assert_uses(instance_models.Instance.update_access, 'UPDATING')
         self.assert_uses(instance_models.Instance.rebuild, 'BUILDING')
+        for resize in (
+            instance_models.Instance.resize_flavor,
+            instance_models.Instance.resize_volume,
+        ):
+            self.assert_uses(resize, 'validate_can_perform_action', 'run_with_quotas')
         self.assert_uses(taskmanager_manager.Manager.update_access, 'UPDATING_ERROR_ACCESS')
         self.assert_uses(taskmanager_models.BuiltInstanceTasks.update_access, 'NONE')
 

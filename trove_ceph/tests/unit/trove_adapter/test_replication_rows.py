@@ -165,6 +165,19 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.one))
         self.assertEqual(before, self.used('instances'))
 
+    def test_refuses_a_resize(self):
+        before = {one: self.used(one) for one in ('volumes', 'ram')}
+        self.one.update(task_status=InstanceTasks.RESIZING, volume_size=3)
+        self.rows.refuse_resize(self.one.id, 'MIGRATING', 0, 5)
+        self.assertEqual((self.source.id, InstanceTasks.MIGRATING), self.shown(self.one))
+        self.assertEqual(before['volumes'] - 2, self.used('volumes'))
+        self.rows.refuse_resize(self.one.id, 'NONE', 2048, None)
+        self.assertEqual((self.source.id, InstanceTasks.MIGRATING), self.shown(self.one))
+        self.assertEqual(before['volumes'] - 2, self.used('volumes'))
+        self.assertEqual(before['ram'] - 2048, self.used('ram'))
+        self.rows.refuse_resize('unknown', 'NONE', 2048, None)
+        self.assertEqual(before['ram'] - 2048, self.used('ram'))
+
     def test_shows_a_fault(self):
         self.rows.add_fault(self.one.id, 'it does not answer')
         fault = instance_models.DBInstanceFault.find_by(instance_id=self.one.id)

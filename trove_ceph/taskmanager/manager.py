@@ -405,6 +405,11 @@ class Manager(manager.Manager):
         self._replication.remove_old_snapshots()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def end_lost_changes_of_sources(self, context):
+        """End the tasks of promotions, ejections and detachments whose request was lost."""
+        self._source_requests.end_lost()
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def send_tier_rates(self, context):
         """Send guests the I/O rates of their tiers, which a retype or the tiers file may change."""
         trove = trove_db.TroveDatabase()

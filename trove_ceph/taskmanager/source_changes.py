@@ -36,6 +36,7 @@ from trove_ceph.strategies.replication.detachment import Detachment
 from trove_ceph.strategies.replication.ejection import Ejection, give_up
 from trove_ceph.strategies.replication.promotion import Promotion
 from trove_ceph.strategies.replication.source_dependencies import Member, SourceDependencies
+from trove_ceph.taskmanager.lost_changes import LostChanges
 from trove_ceph.taskmanager.marked_sources import MarkedSources
 from trove_ceph.taskmanager.replica_deletions import ReplicaDeletions
 from trove_ceph.taskmanager.source_work import SourceWork
@@ -83,6 +84,7 @@ class SourceChanges:
 
     :ivar forget: see :meth:`.ReplicaDeletions.forget`
     :ivar handle_marks: see :meth:`.MarkedSources.start_due`
+    :ivar end_lost: see :meth:`.LostChanges.end`
     """
 
     def __init__(self, work: SourceWork):
@@ -90,6 +92,7 @@ class SourceChanges:
         self._deps, self._operations, self._store = work.deps, work.operations, work.store
         self.forget = ReplicaDeletions(work).forget
         self.handle_marks = MarkedSources(work).start_due
+        self.end_lost = LostChanges(work).end
 
     def promote(self, replica_id: str) -> None:
         """Make a replica the source, and the source its replica.

@@ -100,6 +100,15 @@ class SourceRequests:
         if marks := self._marks.list():
             self._get_changes().handle_marks(marks, threads)
 
+    def end_lost(self) -> None:
+        """End the tasks of requests that were lost; see :mod:`.lost_changes`.
+
+        :raises TroveCephError: a service does not answer
+        """
+        changing = self._rows.list_changing()
+        ours = [one for one in changing if self._are_ours(one.source_id or one.instance_id)]
+        self._get_changes().end_lost(ours)
+
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:
         """What continues the operations of workers that died, by their roles."""

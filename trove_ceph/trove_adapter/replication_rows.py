@@ -62,6 +62,10 @@ class ReplicationRows:
         """Return the replicas of an instance that are not deleted, by their ids."""
         return self._select(_COLUMNS.slave_of_id == source_id)
 
+    def list_changing(self) -> Sequence[Member]:
+        """Return the instances with the task of a promotion, an ejection or a detachment."""
+        return self._select(_COLUMNS.task_id.in_([one.code for one in _OWN_TASKS]))
+
     @retry_on_deadlock
     def record(self, changes: Sequence[RowChange]) -> None:
         """Record the sources of instances and end the operation that they have as task.

@@ -25,6 +25,7 @@ from trove_ceph.taskmanager import (
 )
 from trove_ceph.trove_adapter import (
     guest_rpcapi,
+    nova,
     replaced_agents,
     replaced_instance,
     replacement_ports,
@@ -46,7 +47,7 @@ def make_dependencies(
     :param get_operations: returns the claims of this process on instances
     """
     region = conf.service_credentials.region_name
-    nova = guest_factory.connect_to_nova(conf)
+    client = guest_factory.connect_to_nova(conf)
     # These clients read no context.
     ports = replacement_ports.ReplacementPorts(
         clients_admin.neutron_client_trove_admin(None, region)
@@ -59,7 +60,7 @@ def make_dependencies(
         heartbeat=deps.heartbeat,
         instances=replaced_instance.ReplacedInstances(),
         servers=replacement_servers.ReplacementServers(
-            nova,
+            client,
             guest_factory.connect_to_nova(conf, replacement_servers.ZONE_API_VERSION),
             clients_admin.glance_client_trove_admin(None, region),
         ),
@@ -71,7 +72,7 @@ def make_dependencies(
         agents=replaced_agents.ReplacedAgents(
             conf,
             lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-            lambda flavor_id: nova.flavors.get(flavor_id).to_dict(),
+            functools.partial(nova.find_flavor, client),
             start_replication.ReplicationOfStarts(
                 replicas.ReplicaStore(),
                 replication_policies.ReplicationPolicyStore(),

@@ -38,7 +38,7 @@ def make_agents(conf: cfg.ConfigOpts, context: Any) -> replication_agents.Replic
     client = guest_factory.connect_to_nova(conf)
     return replication_agents.ReplicationAgents(
         lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-        lambda flavor_id: client.flavors.get(flavor_id).to_dict(),
+        functools.partial(nova.find_flavor, client),
     )
 
 

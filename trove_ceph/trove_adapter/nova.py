@@ -27,6 +27,24 @@ _POWERING_OFF = 'powering-off'
 _REPORTED_LATELY = datetime.timedelta(seconds=25)
 
 
+def find_flavor(client: Any, flavor_id: str) -> Mapping[str, Any]:
+    """Return the facts of a flavor, from which Trove renders my.cnf.
+
+    :param client: a novaclient
+    :raises OperatorNeededError: Nova has no such flavor any more
+    :raises ServiceUnavailableError: Nova refused, or does not answer
+    """
+    with _translated('showing it', flavor_id, 'flavor'):
+        try:
+            found: Mapping[str, Any] = client.flavors.get(flavor_id).to_dict()
+        except novaclient.exceptions.NotFound as error:
+            raise exceptions.OperatorNeededError(
+                f'flavor {flavor_id}: does not exist any more; an operator can create it again with '
+                'this id'
+            ) from error
+    return found
+
+
 class Nova:
     """A client of Nova in one region, with the rights of one token.
 

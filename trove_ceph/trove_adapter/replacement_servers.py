@@ -96,10 +96,23 @@ class ReplacementServers:
                 'trove-taskmanager is empty; the agent of a server that replaces another one needs '
                 'such a network'
             )
-        with translated(f'{record}: finding its flavor and zone'):
-            self._check_flavor(record)
+        self.check_flavor(record)
+        with translated(f'{record}: finding its zone'):
             zone = self._find_zone(record)
         return ServerNeeds(zone, self.find_image(record))
+
+    def check_flavor(self, record: ReplacementRecord) -> None:
+        """Return if Nova has the flavor.
+
+        :raises ReplacementRefusedError: it does not exist
+        """
+        try:
+            with translated(f'{record}: finding its flavor'):
+                nova.find_flavor(self._client, str(record.flavor_id))
+        except exceptions.OperatorNeededError as error:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: its {error}'
+            ) from error
 
     def find_image(self, record: ReplacementRecord) -> str:
         """Return the guest image of the datastore version, as Glance has it now.
@@ -226,15 +239,6 @@ class ReplacementServers:
             LOG.warning('%s; the new server may be on a host that its group avoids', error)
             return None
         return group if group is not None and group.keeps_apart else None
-
-    def _check_flavor(self, record: ReplacementRecord) -> None:
-        try:
-            self._client.flavors.get(record.flavor_id)
-        except novaclient.exceptions.NotFound as error:
-            raise exceptions.ReplacementRefusedError(
-                f'instance {record.instance_id}: its flavor {record.flavor_id} does not exist any '
-                'more; an operator can create it again'
-            ) from error
 
     def _find_image(self, record: ReplacementRecord) -> str:
         version = datastore_models.DatastoreVersion.load_by_uuid(record.version_id)

@@ -142,6 +142,12 @@ class Servers(Protocol):
         :raises ReplacementRefusedError: the flavor or the guest image does not exist
         """
 
+    def check_flavor(self, record: ReplacementRecord) -> None:
+        """Return if Nova has the flavor.
+
+        :raises ReplacementRefusedError: it does not exist
+        """
+
     def find_image(self, record: ReplacementRecord) -> str:
         """Return the guest image of the datastore version, as Glance has it now.
 

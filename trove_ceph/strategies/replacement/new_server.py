@@ -60,19 +60,23 @@ class NewServer:
             if not self._has_bound_guest() and not self._bind_guest():
                 self._boot()
         except exceptions.ServiceUnavailableError:
-            self._find_image_again()
+            self._find_needs_again()
             raise
 
-    def _find_image_again(self) -> None:
+    def _find_needs_again(self) -> None:
         """Note the guest image that replaces the one that was noted before the fence.
 
-        :raises OperatorNeededError: there is none
+        :raises OperatorNeededError: there is none, or the flavor does not exist any more
         """
         record = self._attempt.record
         if record.guest_id is not None or record.new_server_id is not None:
             return
+        servers = self._attempt.deps.servers
         try:
-            image_id = self._attempt.deps.servers.find_image(record)
+            # Without its new flavor, a resize returns to the former one.
+            if not record.can_return:
+                servers.check_flavor(record)
+            image_id = servers.find_image(record)
         except exceptions.ReplacementRefusedError as error:
             raise exceptions.OperatorNeededError(str(error)) from error
         if image_id != record.image_id:

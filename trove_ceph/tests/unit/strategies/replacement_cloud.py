@@ -92,6 +92,10 @@ class Servers:
             raise exceptions.ReplacementRefusedError(self._world.needs_error)
         return ServerNeeds('zone', self.find_image(record))
 
+    def check_flavor(self, record):
+        if record.flavor_id in self._world.gone_flavors:
+            raise exceptions.ReplacementRefusedError('the flavor is gone')
+
     def find_image(self, record):
         if self._world.image is None:
             raise exceptions.ReplacementRefusedError('there is no guest image')
@@ -156,6 +160,8 @@ class Servers:
         world.at('is about to boot')
         if record.image_id != world.image:
             raise exceptions.ServiceUnavailableError('Nova refuses it: the image is gone')
+        if record.flavor_id in world.gone_flavors:
+            raise exceptions.ServiceUnavailableError('Nova refuses it: the flavor is gone')
         if world.boot_refusals > 0:
             world.boot_refusals -= 1
             raise exceptions.ServiceUnavailableError('Nova refuses it: quota exceeded')

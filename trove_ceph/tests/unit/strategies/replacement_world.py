@@ -90,7 +90,7 @@ class World:
         self.most_ports = math.inf
         self.guests, self.serving = {}, set()
         #: The guest image; None: it was deleted, and no other one is registered.
-        self.image = 'image'
+        self.image, self.gone_flavors = 'image', set()
         # Servers whose agents hear nothing; whether the queues of the old agent were deleted.
         self.deaf, self.has_forgotten = set(), False
         if is_running:

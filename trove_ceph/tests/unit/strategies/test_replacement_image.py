@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest image of the new server, which may be replaced until that is chosen."""
+"""The guest image and the flavor of the new server, which may change until that is chosen."""
 
 from oslotest import base
 
@@ -49,6 +49,17 @@ class ImageTest(base.BaseTestCase):
             self.assertEqual((ReplacementState.MOVING, attempts), (record.state, record.attempts))
         world.image = 'new'
         self.assert_moved_to(world, 'new')
+
+    def test_flavor_that_is_deleted(self):
+        world = self.make_moving(has_database=True)
+        world.gone_flavors = {world.record().flavor_id}
+        for attempts in (1, 2):
+            self.assertRaises(exceptions.OperatorNeededError, world.attempt().run)
+            record = world.record()
+            self.assertEqual('the flavor is gone', record.error)
+            self.assertEqual((ReplacementState.MOVING, attempts), (record.state, record.attempts))
+        world.gone_flavors.clear()
+        self.assert_moved_to(world, 'image')
 
     def test_image_of_a_server_that_was_chosen_stays(self):
         world = self.make_moving()

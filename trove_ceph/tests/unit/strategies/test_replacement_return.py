@@ -114,15 +114,8 @@ class ReturnTest(base.BaseTestCase):
     def test_service_that_is_down_for_long(self):
         world = self.make_world()
         # What fails is the request for a boot of the new flavor.
-        world.bind_errors, boot = 1, replacement_cloud.Servers.boot
-
-        def refuse(servers, record, host):
-            if record.flavor_id == 'large':
-                raise exceptions.ServiceUnavailableError('the flavor is gone')
-            return boot(servers, record, host)
-
-        with mock.patch.object(replacement_cloud.Servers, 'boot', refuse):
-            self.assert_returned('no server of the new flavor was provided')
+        world.bind_errors, world.gone_flavors = 1, {'large'}
+        self.assert_returned('no server of the new flavor was provided')
 
     def test_cloud_without_a_guest_image(self):
         """There is no server of the former flavor either."""

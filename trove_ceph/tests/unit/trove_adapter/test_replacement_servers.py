@@ -190,12 +190,13 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.images.known.clear()
         self.assert_refused('there is no guest image of its datastore version 9.7')
         self.cloud.flavors.clear()
-        self.assert_refused('its flavor 7 does not exist any more')
+        self.assert_refused('its flavor 7: does not exist any more')
 
     def test_nova_that_does_not_answer(self):
         self.cloud.failure = 503
         for verb, *arguments in (
             (self.servers.find_needs,),
+            (self.servers.check_flavor,),
             (self.servers.find_booted,),
             (self.servers.find_other_hosts,),
             (self.servers.boot, None),

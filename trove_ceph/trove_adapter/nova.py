@@ -39,8 +39,8 @@ def find_flavor(client: Any, flavor_id: str) -> Mapping[str, Any]:
             found: Mapping[str, Any] = client.flavors.get(flavor_id).to_dict()
         except novaclient.exceptions.NotFound as error:
             raise exceptions.OperatorNeededError(
-                f'flavor {flavor_id}: does not exist any more; an operator can create it again with '
-                'this id'
+                f'flavor {flavor_id}: does not exist any more; an operator can create it again '
+                'with this id'
             ) from error
     return found
 

@@ -109,10 +109,14 @@ class OtherTasks:
         self._replacements = replacement_store
         self._replicas = replica_store
 
-    def find(self, instance_id: str) -> str | None:
-        """Return the name of the task of another operation on an instance; None: there is none."""
+    def find(self, instance_id: str, is_created: bool = False) -> str | None:
+        """Return the name of the task of another operation on an instance; None: there is none.
+
+        :param is_created: it was shown to its tenant, so that the rest of its creation, such as
+            that of other replicas of the same request, does not matter
+        """
         role = self._operations.find_role(instance_id)
-        if role in _TASKS:
+        if role in _TASKS and not (is_created and role is Role.CREATE_INSTANCE):
             return _TASKS[role]
         replacement = self._replacements.find_open(instance_id)
         if replacement is not None:

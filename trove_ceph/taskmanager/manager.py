@@ -291,19 +291,20 @@ class Manager(manager.Manager):
     def resize_flavor(self, context, instance_id, old_flavor, new_flavor):
         """Change the flavor of an instance, on a warm guest if one fits."""
         growth_mib = new_flavor['ram'] - old_flavor['ram']
-        if self._unchecked_requests.refuse_resize(
-            instance_id, 'the change of the flavor', ram_growth_mib=growth_mib
-        ):
-            return
+        with notifications.errors_notified(context):
+            self._unchecked_requests.check_resize(
+                instance_id, 'the change of the flavor', ram_growth_mib=growth_mib
+            )
         if not self._replacement_requests.resize(context, instance_id, old_flavor, new_flavor):
             super().resize_flavor(context, instance_id, old_flavor, new_flavor)
 
     def resize_volume(self, context, instance_id, new_size):
         """Extend the volume of an instance, unless its server or volume is being replaced."""
-        if not self._unchecked_requests.refuse_resize(
-            instance_id, 'the resize of the volume', size_gib=int(new_size)
-        ):
-            super().resize_volume(context, instance_id, new_size)
+        with notifications.errors_notified(context):
+            self._unchecked_requests.check_resize(
+                instance_id, 'the resize of the volume', size_gib=int(new_size)
+            )
+        super().resize_volume(context, instance_id, new_size)
 
     def rebuild(self, context, instance_id, image_id):
         """Give an instance a server of another guest image, on a warm guest if one fits."""

@@ -43,7 +43,7 @@ from trove_ceph.taskmanager.source_work import SourceWork
 
 LOG = logging.getLogger(__name__)
 
-#: What a tenant reads of a request that came too late, or of which nothing was done.
+#: What a tenant reads of a request that came too late, such as when its task was ended as lost.
 _LOST = 'the source has changed meanwhile, or the task manager stopped; repeat the request'
 
 
@@ -304,7 +304,7 @@ class SourceChanges:
                     group.end_tasks(deps, [source])
                     give_up(deps, source)
                 return
-            if source is None or not replicas:
+            if source is None or not replicas or not (is_resumed or source.task == 'EJECTING'):
                 self._give_up(deps, source_id, source_id)
                 self._leave_source_again(claim, None)
                 return

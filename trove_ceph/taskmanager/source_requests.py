@@ -14,6 +14,8 @@ from trove_ceph.db import claims, source_marks
 from trove_ceph.db.roles import Role
 from trove_ceph.operation_events import Operation
 from trove_ceph.strategies.backup import queue_worker, tenant_errors
+from trove_ceph.strategies.replication.source_dependencies import Member
+from trove_ceph.taskmanager import lost_changes
 from trove_ceph.taskmanager.source_changes import SourceChanges
 from trove_ceph.trove_adapter import replication_rows
 
@@ -103,11 +105,19 @@ class SourceRequests:
     def end_lost(self) -> None:
         """End the tasks of requests that were lost; see :mod:`.lost_changes`.
 
+        Without any, the services are not needed.
+
         :raises TroveCephError: a service does not answer
         """
-        changing = self._rows.list_changing()
-        ours = [one for one in changing if self._are_ours(one.source_id or one.instance_id)]
-        self._get_changes().end_lost(ours)
+        old = self._rows.list_changing(lost_changes.LOST_AFTER)
+        if ours := [one for one in old if self._carries_out(one)]:
+            self._get_changes().end_lost(ours)
+
+    def _carries_out(self, member: Member) -> bool:
+        """Return whether what an instance has as its task is ours."""
+        if member.task == 'DETACHING':
+            return self._is_ours(member.instance_id)
+        return self._are_ours(member.source_id or member.instance_id)
 
     @property
     def resumptions(self) -> Mapping[Role, Callable[[claims.Claim], None]]:

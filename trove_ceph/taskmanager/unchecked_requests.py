@@ -12,7 +12,7 @@ from typing import Protocol
 
 from oslo_log import log as logging
 
-from trove_ceph import waiting
+from trove_ceph import exceptions, waiting
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.replication.source_dependencies import Member, task_at_rest
@@ -26,6 +26,7 @@ _REPLACED = 'is getting another server or volume'
 #: How long a request waits for the end of a promotion, an ejection or a detachment.
 _CHANGE_SEC = 300
 _POLL_SEC = 1
+_COUNTED_SEC = 5
 _REPEAT = 'repeat the request when that has ended'
 #: A replica of the instance is being detached, or a promotion has not shown its choice yet.
 _BUSY = ('its replicas are being changed', 'NONE')
@@ -40,18 +41,23 @@ class Rows(Protocol):
 
     def find(self, instance_id: str) -> Member | None: ...
     def replace_task(self, instance_id: str, before: Collection[str], after: str) -> None: ...
-    def refuse_resize(
-        self, instance_id: str, task: str, ram_growth_mib: int, size_gib: int | None
+    def subtract_growth(
+        self, instance_id: str, ram_growth_mib: int, size_gib: int | None
     ) -> None: ...
     def restore_source(self, instance_id: str, source_id: str | None) -> None: ...
     def add_fault(self, instance_id: str, text: str) -> None: ...
 
 
+class FindTask(Protocol):
+    """See :meth:`.OtherTasks.find`."""
+
+    def __call__(self, instance_id: str, is_created: bool = False) -> str | None: ...
+
+
 class UncheckedRequests:
     """The requests.
 
-    :param find_task: returns the name of the task of an operation of this package on an instance;
-        None: there is none
+    :param find_task: see :meth:`.OtherTasks.find`
     :param find_mark: returns what a change of its source has left to do on an instance
     :param find_change: returns the change of a source that works on an instance, and the name of
         its task; None: there is none
@@ -64,7 +70,7 @@ class UncheckedRequests:
     def __init__(
         self,
         rows: Rows,
-        find_task: Callable[[str], str | None],
+        find_task: FindTask,
         find_mark: Callable[[str], SourceMark | None],
         find_change: Callable[[str], tuple[str, str] | None],
         has_our_agent: Callable[[str], bool],
@@ -87,37 +93,53 @@ class UncheckedRequests:
         :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
+        own, mark = self._find_task(instance_id), self._find_mark(instance_id)
+        if own is None and mark is None:
+            return False
+        # Trove would end the request without a task, so that an ejected source could be revived.
+        self._rows.replace_task(instance_id, (task,), own or task_at_rest(mark))
+        self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
+        return True
 
-        def give_back(own: str) -> None:
-            self._rows.replace_task(instance_id, (task,), own)
-
-        return self._refuse(instance_id, what, give_back)
-
-    def refuse_resize(
+    def check_resize(
         self, instance_id: str, what: str, ram_growth_mib: int = 0, size_gib: int | None = None
-    ) -> bool:
+    ) -> None:
         """Refuse a resize if an operation is under way, as :meth:`refuse` does.
 
         Its project does not use the growth any more that Trove's API has added.
 
         :param ram_growth_mib: of the memory, with the new flavor
-        :param size_gib: the new size of the volume; None: it keeps its size
+        :param size_gib: the new size of the volume; None: it keeps its size. It is refused for the
+            replicas of an instance, too, with which Trove's API has requested it
+        :raises ReplacementRefusedError: it is refused
         :raises ServiceUnavailableError: the database does not answer
         """
+        found = self._why_not_resized(instance_id, with_source=size_gib is not None)
+        if found is None:
+            return
+        why, own = found
+        self._rows.replace_task(instance_id, ('RESIZING',), own)
+        reason = f'{what} was refused, since {why}'
+        self._tell(instance_id, reason)
+        # Trove's API writes what the project uses when it has sent the request.
+        self._start_wait(_COUNTED_SEC).pause(_COUNTED_SEC)
+        self._rows.subtract_growth(instance_id, ram_growth_mib, size_gib)
+        raise exceptions.ReplacementRefusedError(f'instance {instance_id}: {reason}')
 
-        def give_back(own: str) -> None:
-            self._rows.refuse_resize(instance_id, own, ram_growth_mib, size_gib)
-
-        return self._refuse(instance_id, what, give_back)
-
-    def _refuse(self, instance_id: str, what: str, give_back: Callable[[str], None]) -> bool:
-        own, mark = self._find_task(instance_id), self._find_mark(instance_id)
-        if own is None and mark is None:
-            return False
-        # Trove would end the request without a task, so that an ejected source could be revived.
-        give_back(own or task_at_rest(mark))
-        self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
-        return True
+    def _why_not_resized(self, instance_id: str, with_source: bool) -> tuple[str, str] | None:
+        """Return why an instance cannot be resized, and the task that it has; None: it can."""
+        own, mark = self._find_task(instance_id, True), self._find_mark(instance_id)
+        if own is not None or mark is not None:
+            return f'the instance {_describe(own, mark)}', own or task_at_rest(mark)
+        if (change := self._find_change(instance_id)) is not None:
+            return f'{_subject(change[0])}; {_REPEAT}', change[1]
+        row = self._rows.find(instance_id)
+        source_id = None if row is None else row.source_id
+        if with_source and source_id is not None:
+            of_source = self._find_task(source_id, True)
+            if of_source is not None:
+                return f'its source {source_id} {_describe(of_source, None)}', 'NONE'
+        return None
 
     def may_rebuild(self, instance_id: str) -> bool:
         """Return whether the server of an instance may be rebuilt now.
@@ -184,8 +206,7 @@ class UncheckedRequests:
 
     def _refuse_rebuild(self, instance_id: str, change: str, own: str) -> None:
         self._rows.replace_task(instance_id, ('BUILDING',), own)
-        why = change if change.startswith('its ') else f'the instance {change}'
-        self._tell(instance_id, f'{_REBUILD} was refused, since {why}; {_REPEAT}')
+        self._tell(instance_id, f'{_REBUILD} was refused, since {_subject(change)}; {_REPEAT}')
 
     def end_interrupted_rebuild(self, claim: Claim) -> None:
         """Tell of a rebuild whose taskmanager has died, and end its task."""
@@ -227,6 +248,11 @@ class UncheckedRequests:
                 'changing the access rules failed, so that some of the former ones may still hold; '
                 'repeat the request',
             )
+
+
+def _subject(change: str) -> str:
+    """Return a change of a source as a clause with a subject."""
+    return change if change.startswith('its ') else f'the instance {change}'
 
 
 def _describe(own: str | None, mark: SourceMark | None) -> str:

@@ -5,14 +5,16 @@ Trove itself notifies of what its API requests, such as the creation of a backup
 (trove.common.notification). Nothing is sent unless a driver is configured, as for those of Trove.
 """
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
 from trove import rpc
+from trove.common import notification
 
 from trove_ceph import operation_events
 from trove_ceph.operation_events import Event, Operation, Phase
@@ -39,6 +41,19 @@ FIELDS: Mapping[Operation, tuple[str, ...]] = {
 }
 #: How many notifications wait for a message bus that does not answer; further ones are dropped.
 _MOST_WAITING = 1000
+
+
+@contextlib.contextmanager
+def errors_notified(context: Any) -> Iterator[None]:
+    """Have Trove notify of an error of the block; of another end of the request it does itself.
+
+    :param context: of the request
+    """
+    try:
+        yield
+    except Exception:
+        with notification.EndNotification(context):
+            raise
 
 
 class Notifications:

@@ -62,9 +62,12 @@ class ReplicationRows:
         """Return the replicas of an instance that are not deleted, by their ids."""
         return self._select(_COLUMNS.slave_of_id == source_id)
 
-    def list_changing(self) -> Sequence[Member]:
-        """Return the instances with the task of a promotion, an ejection or a detachment."""
-        return self._select(_COLUMNS.task_id.in_([one.code for one in _OWN_TASKS]))
+    def list_changing(self, for_at_least: datetime.timedelta) -> Sequence[Member]:
+        """Return the instances that are promoted, ejected or detached, by their task, for long."""
+        with self._transactions.reading() as session:
+            began = self._transactions.database_time(session) - for_at_least
+        is_changing = _COLUMNS.task_id.in_([one.code for one in _OWN_TASKS])
+        return self._select(sa.and_(is_changing, _COLUMNS.updated <= began))
 
     @retry_on_deadlock
     def record(self, changes: Sequence[RowChange]) -> None:
@@ -135,31 +138,24 @@ class ReplicationRows:
         self._end_stale({instance_id: after})
 
     @retry_on_deadlock
-    def refuse_resize(
-        self, instance_id: str, task: str, ram_growth_mib: int, size_gib: int | None
-    ) -> None:
-        """Give an instance that is being resized another task, since it is not resized after all.
+    def subtract_growth(self, instance_id: str, ram_growth_mib: int, size_gib: int | None) -> None:
+        """Have the project of an instance use less again, since that was not resized.
 
-        Its project uses less again, which Trove's API has added when it accepted the request. The
-        instance keeps another task than that of a resize.
+        Trove's API has added the growth when it accepted the request.
 
-        :param ram_growth_mib: that its flavor does not get
-        :param size_gib: that its volume does not get; None: it was not to be extended
+        :param ram_growth_mib: that its flavor did not get
+        :param size_gib: that its volume did not get; None: it was not to be extended
         """
         with self._transactions.writing() as session:
             columns = (_COLUMNS.tenant_id, _COLUMNS.volume_size)
-            query = sa.select(*columns).where(_COLUMNS.id == instance_id).with_for_update()
-            row = session.execute(query).one_or_none()
+            row = session.execute(sa.select(*columns).where(_COLUMNS.id == instance_id)).first()
             if row is None:
                 return
-            is_resizing = _COLUMNS.task_id == InstanceTasks.RESIZING.code
-            own = sa.and_(_COLUMNS.id == instance_id, is_resizing)
-            self._set_task(session, own, task, self._transactions.clock())
             used = {'ram': -ram_growth_mib}
             if size_gib is not None:
-                used['volumes'] = row.volume_size - size_gib
+                # A replica may be larger than its source, for which the API has counted.
+                used['volumes'] = min(0, (row.volume_size or 0) - size_gib)
             quota_usage.add(session, row.tenant_id, used)
-        self._end_stale({instance_id: task})
 
     @retry_on_deadlock
     def restore_source(self, instance_id: str, source_id: str | None) -> None:

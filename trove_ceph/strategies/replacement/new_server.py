@@ -73,16 +73,16 @@ class NewServer:
             return
         servers = self._attempt.deps.servers
         try:
+            image_id = servers.find_image(record)
+            if image_id != record.image_id:
+                LOG.warning('%s: guest image %s replaces %s', record, image_id, record.image_id)
+                # Counted anew: the guests of the new image may be bound.
+                self._attempt.note(image_id=image_id, attempts=0)
             # Without its new flavor, a resize returns to the former one.
             if not record.can_return:
                 servers.check_flavor(record)
-            image_id = servers.find_image(record)
         except exceptions.ReplacementRefusedError as error:
             raise exceptions.OperatorNeededError(str(error)) from error
-        if image_id != record.image_id:
-            LOG.warning('%s: guest image %s replaces %s', record, image_id, record.image_id)
-            # Counted anew: the guests of the new image may be bound.
-            self._attempt.note(image_id=image_id, attempts=0)
 
     def show(self) -> None:
         """Make the server that of the instance."""

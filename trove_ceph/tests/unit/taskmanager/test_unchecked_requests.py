@@ -1,118 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Trove's API requests without a look at the task of the instance, and our tables."""
 
-import datetime
-import types
-import uuid
-
-import fixtures
-from oslotest import base
-from trove.common import cfg as trove_cfg
-from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
-from trove.quota.quota import QUOTAS
 
-from trove_ceph import waiting
 from trove_ceph.db import (
     claims,
-    heartbeat,
-    instance_operations,
-    replacements,
     replicas,
     source_marks,
-    transactions,
 )
 from trove_ceph.db.replacement_record import ReplacementKind
 from trove_ceph.db.replacement_states import Event
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark
-from trove_ceph.taskmanager import manager
-from trove_ceph.tests.unit.db import replacement_helpers
-from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.taskmanager.unchecked_world import WORKER, UncheckedTestCase
 
-CONF = trove_cfg.CONF
 ACCESS = {'is_public': True}
-WORKER = claims.Claimant('worker')
 
 
-class UncheckedRequestsTest(base.BaseTestCase):
-    """The test case acts as Trove's own change of the rules.
-
-    :ivar error: with which it fails; None: it does not
-    """
-
-    def setUp(self):
-        super().setUp()
-        self.instance = trove_database.add_instance('project', 'volume')
-        self.calls, self.error = [], None
-        for name, value in (
-            ('trove.taskmanager.models.BuiltInstanceTasks.load', lambda *_: self),
-            ('trove.taskmanager.manager.Manager.rebuild', lambda *_: self.rebuild_in_nova()),
-            ('trove.taskmanager.manager.Manager.resize_flavor', self.resize_by_trove),
-            ('trove.taskmanager.manager.Manager.resize_volume', self.resize_by_trove),
-            ('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self),
-        ):
-            self.useFixture(fixtures.MonkeyPatch(name, value))
-        self.useFixture(bus.StorageTransport(CONF))
-        self.manager = manager.Manager()
-        self.manager._recovery_threads = types.SimpleNamespace(start=lambda work: work())
-        self.manager._source_requests = types.SimpleNamespace(
-            resumptions={}, handle_marks=lambda _threads: None
-        )
-        self.store = replacements.ReplacementStore()
-        self.operations = instance_operations.InstanceOperationStore()
-        self.worker = claims.Claimant('this taskmanager', is_dead=lambda name: name == 'dead')
-        self.addCleanup(self.end_operations)
-        self.heartbeat = heartbeat.Heartbeat(claims.Claims(transactions.Transactions()), 5, 45)
-
-    def end_operations(self):
-        """Leave nothing to the tests that share the database."""
-        for role, instance_id in self.operations.list_interrupted(self.worker):
-            claim = self.operations.resume(role, instance_id, self.worker)
-            self.operations.finish(claim)
-
-    def rebuild_in_nova(self):
-        self.calls.append('rebuild')
-
-    def resize_by_trove(self, _manager, _context, _instance_id, *sizes):
-        self.calls.append(sizes)
-
-    def update_access(self, access):
-        self.calls.append(access)
-        if self.error is not None:
-            raise self.error
-        self.set_task(InstanceTasks.NONE)
-
-    def set_task(self, task):
-        trove_database.instance(self.instance.id).update(task_status=task)
-
-    def task(self):
-        return trove_database.instance(self.instance.id).task_status
-
-    def fault(self):
-        faults = instance_models.DBInstanceFault.find_all(instance_id=self.instance.id)
-        return next((one.message for one in faults), None)
-
+class UncheckedRequestsTest(UncheckedTestCase):
     def request_access(self):
         """Do what Trove's API does, and what the taskmanager does then."""
         self.set_task(InstanceTasks.UPDATING)
         self.manager.update_access(None, self.instance.id, ACCESS)
-
-    def replace(self, kind=ReplacementKind.FAILOVER):
-        """Request a replacement of the server; return the claim on it."""
-        self.set_task(getattr(InstanceTasks, kind.requested_task or 'NONE'))
-        record = replacement_helpers.record(
-            str(uuid.uuid4()), datetime.datetime(2026, 1, 1), kind, instance_id=self.instance.id
-        )
-        self.store.request(record, kind.requested_task or 'NONE')
-        claim = self.store.claim(record.replacement_id, WORKER)
-        self.addCleanup(self.end, claim)
-        return claim
-
-    def end(self, claim):
-        if self.store.find(claim.resource_id).state.is_open:
-            self.store.cancel(claim)
 
     def test_changes_the_rules(self):
         self.request_access()
@@ -225,59 +135,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
             self.assertEqual(([], task), (self.calls, self.task()))
             self.assertIn(reason, self.fault())
 
-    def used(self):
-        """Return the memory and the volumes that the project uses."""
-        return [
-            QUOTAS.get_quota_usage(QUOTAS.get_quota_by_tenant('project', one)).in_use
-            for one in ('ram', 'volumes')
-        ]
-
-    def request_flavor(self):
-        """Do what the taskmanager does after Trove's API."""
-        self.set_task(InstanceTasks.RESIZING)
-        self.manager.resize_flavor(
-            None, self.instance.id, {'id': 'small', 'ram': 1024}, {'id': 'large', 'ram': 3072}
-        )
-
-    def request_size(self):
-        self.set_task(InstanceTasks.RESIZING)
-        self.manager.resize_volume(None, self.instance.id, '4')
-
-    def test_resizes(self):
-        before = self.used()
-        self.request_flavor()
-        self.request_size()
-        flavors = ({'id': 'small', 'ram': 1024}, {'id': 'large', 'ram': 3072})
-        self.assertEqual([flavors, ('4',)], self.calls)
-        self.assertEqual((before, InstanceTasks.RESIZING), (self.used(), self.task()))
-        self.assertIsNone(self.fault())
-
-    def test_a_resize_is_refused_if_a_replacement_began_after_the_look_of_the_api(self):
-        """Trove would resize a server that is being deleted, and end the task of the failover."""
-        for kind in ReplacementKind:
-            claim = self.replace(kind)
-            ram, volumes = self.used()
-            self.request_flavor()
-            self.assertEqual([ram - 2048, volumes], self.used())
-            self.assertEqual(kind.task, self.task().action)
-            self.assertIn('the change of the flavor was refused', self.fault())
-            self.request_size()
-            # The instance keeps 1 GiB.
-            self.assertEqual([ram - 2048, volumes - 3], self.used())
-            self.assertEqual(kind.task, self.task().action)
-            self.assertIn('the resize of the volume was refused', self.fault())
-            self.store.cancel(claim)
-        self.assertEqual([], self.calls)
-
-    def test_a_refused_resize_of_an_instance_that_is_deleted_meanwhile(self):
-        """The API has given back what it used before."""
-        self.replace()
-        ram, _volumes = self.used()
-        self.set_task(InstanceTasks.DELETING)
-        self.manager.resize_flavor(None, self.instance.id, {'ram': 1024}, {'ram': 3072})
-        self.assertEqual(ram - 2048, self.used()[0])
-        self.assertEqual(([], InstanceTasks.DELETING), (self.calls, self.task()))
-
     def promote_a_replica(self):
         """Have a replica of the instance promoted; return the claim on it."""
         replica = trove_database.add_instance(
@@ -290,17 +147,10 @@ class UncheckedRequestsTest(base.BaseTestCase):
     def rebuild(self, sleep=lambda: None):
         """Request a rebuild, as Trove's API does.
 
-        :param sleep: is called instead of each pause, with its seconds
+        :param sleep: is called with each pause
         """
-        self.now = 0.0
-
-        def pause(seconds):
-            self.now += seconds
-            sleep()
-
-        self.manager._unchecked_requests._start_wait = lambda seconds: waiting.Deadline(
-            seconds, lambda: self.now, pause
-        )
+        self.at_pause = sleep
+        self.have_waits()
         self.set_task(InstanceTasks.BUILDING)
         self.manager.rebuild(None, self.instance.id, 'image')
 
@@ -379,12 +229,6 @@ class UncheckedRequestsTest(base.BaseTestCase):
         self.rebuild_in_nova = rebuild
         self.assertRaises(RuntimeError, self.rebuild)
         self.assert_left_to_a_resumption()
-
-    def make_replica(self):
-        """Have the instance be a replica; return the id of its source."""
-        source = trove_database.add_instance('project', 'volume-of-source')
-        trove_database.instance(self.instance.id).update(slave_of_id=source.id)
-        return source.id
 
     def test_a_replica_that_trove_could_not_attach_again_has_its_source(self):
         """Otherwise it would be opened as a database of its own."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of replicas and tasks, in Trove's own table of instances."""
 
+import datetime
 import types
 from unittest import mock
 
@@ -165,18 +166,34 @@ class ReplicationRowsTest(contract.ContractTestCase):
         self.assertEqual((self.source.id, InstanceTasks.DELETING), self.shown(self.one))
         self.assertEqual(before, self.used('instances'))
 
-    def test_refuses_a_resize(self):
+    def test_subtracts_the_growth_of_what_was_not_resized(self):
         before = {one: self.used(one) for one in ('volumes', 'ram')}
-        self.one.update(task_status=InstanceTasks.RESIZING, volume_size=3)
-        self.rows.refuse_resize(self.one.id, 'MIGRATING', 0, 5)
-        self.assertEqual((self.source.id, InstanceTasks.MIGRATING), self.shown(self.one))
+        self.one.update(volume_size=3)
+        self.rows.subtract_growth(self.one.id, 0, 5)
         self.assertEqual(before['volumes'] - 2, self.used('volumes'))
-        self.rows.refuse_resize(self.one.id, 'NONE', 2048, None)
-        self.assertEqual((self.source.id, InstanceTasks.MIGRATING), self.shown(self.one))
+        self.rows.subtract_growth(self.one.id, 2048, None)
         self.assertEqual(before['volumes'] - 2, self.used('volumes'))
         self.assertEqual(before['ram'] - 2048, self.used('ram'))
-        self.rows.refuse_resize('unknown', 'NONE', 2048, None)
-        self.assertEqual(before['ram'] - 2048, self.used('ram'))
+
+    def test_subtracts_nothing_from_others(self):
+        """Such as for a replica that is larger than its source already."""
+        before = {one: self.used(one) for one in ('volumes', 'ram')}
+        self.one.update(volume_size=9)
+        self.rows.subtract_growth(self.one.id, 0, 5)
+        self.rows.subtract_growth('unknown', 2048, 5)
+        self.assertEqual(before, {one: self.used(one) for one in before})
+
+    def test_lists_what_is_changed_for_long(self):
+        ids = {self.one.id, self.two.id}
+
+        def listed(age_sec):
+            found = self.rows.list_changing(datetime.timedelta(seconds=age_sec))
+            return {one.instance_id for one in found} & ids
+
+        self.assertEqual(set(), listed(60))
+        self.assertEqual(ids, listed(-60))
+        self.two.update(task_status=InstanceTasks.RESIZING)
+        self.assertEqual({self.one.id}, listed(-60))
 
     def test_shows_a_fault(self):
         self.rows.add_fault(self.one.id, 'it does not answer')

@@ -59,10 +59,10 @@ class ReplicaFacts:
 def _due_at(
     record: ReplicaRecord | None, hours_by_source: dict[str, int | None]
 ) -> datetime.datetime | None:
-    """Return when the policy of a replica's source, or the option, replaces its clone."""
-    if record is None or record.cloned_at is None:
+    """Return when the policy of a replica's source, or the option, replaces its volume."""
+    if record is None:
         return None
     hours = hours_by_source.get(record.source_id)
     if hours is None:
         hours = CONF.trove_ceph_replication.reprovision_every_hours
-    return record.cloned_at + datetime.timedelta(hours=hours) if hours else None
+    return record.data_since + datetime.timedelta(hours=hours) if hours else None

@@ -180,6 +180,11 @@ class ReplicaRecord(Observation):
     heartbeat_at: datetime.datetime | None = None
 
     @property
+    def data_since(self) -> datetime.datetime:
+        """When its data was cloned, or it became a replica with a volume that is no clone."""
+        return self.cloned_at or self.created_at
+
+    @property
     def is_observed(self) -> bool:
         """Whether it was looked at since the last re-provisioning ended, if there was one."""
         if self.observed_at is None:

@@ -50,6 +50,10 @@ _BUSY_SEC = 90
 _POLL_SEC = 1
 
 
+#: Ends the claim of an instance; does nothing if it has none.
+EndClaim = Callable[[str], None]
+
+
 class Trove(Protocol):
     """Trove's table of instances."""
 
@@ -86,19 +90,26 @@ class InstanceOperations:
         self._start_wait = start_wait
 
     @contextlib.contextmanager
-    def claimed(self, role: Role, instance_ids: Sequence[str]) -> Iterator[None]:
+    def claimed(self, role: Role, instance_ids: Sequence[str]) -> Iterator[EndClaim]:
         """Hold the claims of instances while the block creates or deletes them.
 
         If the database refuses the claims, the block runs without them: an operation must not fail
         for want of a later recovery. The row of a promotion or an ejection stays as it is.
+
+        The block gets a function that ends the claim of one of them before its own end.
         """
         begin = functools.partial(self._begin, role)
-        held = [claim for claim in map(begin, instance_ids) if claim is not None]
-        try:
-            yield
-        finally:
-            for claim in held:
+        held = {one: claim for one in instance_ids if (claim := begin(one)) is not None}
+
+        def end(instance_id: str) -> None:
+            if (claim := held.pop(instance_id, None)) is not None:
                 self.finish(claim)
+
+        try:
+            yield end
+        finally:
+            for instance_id in list(held):
+                end(instance_id)
 
     @contextlib.contextmanager
     def deleting(self, instance_id: str) -> Iterator[None]:
@@ -317,28 +328,28 @@ class OptionalClaims:
 
     def claimed(
         self, role: Role, instance_ids: str | list[str]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Hold the claims of instances while they are created or deleted.
+    ) -> contextlib.AbstractContextManager[EndClaim]:
+        """See :meth:`InstanceOperations.claimed`.
 
         :param instance_ids: the ids of several replicas, or one id
         """
         ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
-        return self._held(lambda operations: operations.claimed(role, ids), ids)
+        operations = self._find_operations(ids)
+        if operations is None:
+            return contextlib.nullcontext(lambda _instance_id: None)
+        return operations.claimed(role, ids)
 
     def deleting(self, instance_id: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the claim of an instance while it is deleted, once its promotion has ended."""
-        return self._held(lambda operations: operations.deleting(instance_id), [instance_id])
+        """See :meth:`InstanceOperations.deleting`."""
+        operations = self._find_operations([instance_id])
+        return contextlib.nullcontext() if operations is None else operations.deleting(instance_id)
 
-    def _held(
-        self,
-        hold: Callable[[InstanceOperations], contextlib.AbstractContextManager[None]],
-        instance_ids: Sequence[str],
-    ) -> contextlib.AbstractContextManager[None]:
+    def _find_operations(self, instance_ids: Sequence[str]) -> InstanceOperations | None:
         try:
-            return hold(self._get_operations())
+            return self._get_operations()
         except exceptions.TroveCephError as error:
             _warn_of_no_claim(', '.join(instance_ids), error)
-            return contextlib.nullcontext()
+            return None
 
 
 def _warn_of_no_claim(instance_id: str, error: Exception) -> None:

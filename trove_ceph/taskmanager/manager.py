@@ -186,16 +186,19 @@ class Manager(manager.Manager):
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
-        with self._claims.claimed(Role.CREATE_INSTANCE, instance_id):
-            self._create(context, instance_id, arguments)
+        with self._claims.claimed(Role.CREATE_INSTANCE, instance_id) as end_claim:
+            self._create(
+                *(context, instance_id, arguments),
+                functools.partial(self._unchecked_requests.end_creation, end_claim),
+            )
         tier_settings.send_to(self._tier_settings, trove_db.TroveDatabase(), instance_id)
 
-    def _create(self, context, instance_id, arguments):
+    def _create(self, context, instance_id, arguments, end_creation):
         # Trove creates several replicas with one call.
         ids = instance_id if isinstance(instance_id, list) else [instance_id]
         source_id = arguments['slave_of_id']
         if source_id and self._ownership.backs_up(source_id):
-            self._replication.create(context, ids, arguments)
+            self._replication.create(context, ids, arguments, end_creation)
             return
         if source_id or len(ids) > 1:
             super().create_instance(context, instance_id, **arguments)
@@ -213,7 +216,11 @@ class Manager(manager.Manager):
                     CONF, self._deps, guests, context, instance_id, arguments
                 ).claim(make_golden)
             with restore.ending() if restore else contextlib.nullcontext():
-                instance_creation.create(context, instance_id, arguments, guests, is_golden, hot)
+                is_shown = instance_creation.create(
+                    context, instance_id, arguments, guests, is_golden, hot
+                )
+            if is_shown:
+                end_creation(instance_id)
             if restore or is_golden or hot:
                 flatten.flatten_volume(self._deps(), instance_id)
 

@@ -50,7 +50,11 @@ class Replication:
         self._await_changes = await_changes
 
     def create(
-        self, context: Any, instance_ids: Sequence[str], arguments: Mapping[str, Any]
+        self,
+        context: Any,
+        instance_ids: Sequence[str],
+        arguments: Mapping[str, Any],
+        end_creation: Callable[[str], None],
     ) -> None:
         """Create replicas of one source in parallel, and wait until they follow it.
 
@@ -58,6 +62,7 @@ class Replication:
         notified of by itself.
 
         :param arguments: of the call to Trove's manager, by their names
+        :param end_creation: called with the id of each one that follows, however long others take
         """
         request = creation.ReplicaRequest(
             arguments['slave_of_id'], tuple(instance_ids), arguments['volume_type']
@@ -74,7 +79,9 @@ class Replication:
         volumes = self._create_volumes(request, contexts, reports)
         if volumes is None:
             return
-        follow = functools.partial(self._follow, volumes, self._find_guests(), arguments)
+        follow = functools.partial(
+            self._follow, volumes, self._find_guests(), arguments, end_creation
+        )
         begin = self._get_deps().backup.begin
         waits = [
             begin(functools.partial(follow, contexts[one], reports[one], one, number))
@@ -153,6 +160,7 @@ class Replication:
         volumes: creation.VolumeCreation,
         guests: warm_server.WarmGuests | None,
         arguments: Mapping[str, Any],
+        end_creation: Callable[[str], None],
         context: Any,
         report: operation_events.Report,
         instance_id: str,
@@ -178,6 +186,8 @@ class Replication:
             )
             if is_following:
                 self._register(volumes, arguments['slave_of_id'], instance_id)
+        if is_following:
+            end_creation(instance_id)
         return is_following
 
     def _register(self, volumes: creation.VolumeCreation, source_id: str, instance_id: str) -> None:

@@ -101,6 +101,20 @@ class UncheckedRequests:
         self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
         return True
 
+    def end_creation(self, end_claim: Callable[[str], None], instance_id: str) -> None:
+        """Let others work on an instance that is shown as created; best effort.
+
+        What was refused since then has given the task of the creation back.
+
+        :param end_claim: ends the claim of its creation
+        """
+        end_claim(instance_id)
+        try:
+            if self._find_task(instance_id) is None:
+                self._rows.replace_task(instance_id, ('BUILDING',), 'NONE')
+        except exceptions.ServiceUnavailableError as error:
+            LOG.warning('Instance %s: may keep the task BUILDING: %s', instance_id, error)
+
     def check_resize(
         self, instance_id: str, what: str, ram_growth_mib: int = 0, size_gib: int | None = None
     ) -> None:

@@ -15,7 +15,6 @@ from oslo_log import log as logging
 from trove.common import cfg, exception, server_group
 from trove.instance import models as instance_models
 from trove.instance import service_status
-from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import waiting
 from trove_ceph.db.guest_record import GuestRecord
@@ -53,6 +52,14 @@ _SERVER_CHECK_SEC = 15
 
 
 class _Instance(warm_server.WarmServerTasks):
+    #: Whether its tenant has seen it usable, and may have requested another operation since.
+    is_shown = False
+
+    def reset_task_status(self):
+        """Show the instance as created."""
+        super().reset_task_status()
+        self.is_shown = True
+
     def _create_volume(self, volume_size, volume_type, datastore_manager, *arguments, **options):
         if self.volume_id is None:
             return super()._create_volume(
@@ -193,8 +200,8 @@ def create(
     guests: warm_server.WarmGuests | None = None,
     is_golden: bool = False,
     hot: HotGuest | None = None,
-) -> None:
-    """Create an instance, and wait until it is usable.
+) -> bool:
+    """Create an instance, and wait until it is usable; return whether it is.
 
     Its volume is the one that Trove's tables name. If they name none, Cinder creates it, from the
     backup's snapshot for a restore, as in Trove.
@@ -216,6 +223,7 @@ def create(
     )
     timeout_sec = CONF.restore_usage_timeout if arguments['backup_id'] else CONF.usage_timeout
     instance.wait_for_instance(timeout_sec, arguments['flavor'])
+    return bool(instance.is_shown)
 
 
 def create_replica(
@@ -247,4 +255,5 @@ def create_replica(
     )
     instance.wait_for_instance(CONF.restore_usage_timeout, arguments['flavor'])
     row = instance_models.DBInstance.find_by(id=instance_id)
-    return not row.deleted and row.task_status == InstanceTasks.NONE
+    # It may have another operation already.
+    return not row.deleted and not row.task_status.is_error

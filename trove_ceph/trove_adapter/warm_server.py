@@ -119,24 +119,22 @@ class WarmServerTasks(models.FreshInstanceTasks):
         files=None,
         scheduler_hints=None,
     ):
-        guest = self._claimed_guest
+        # From here on it may know what it becomes, and is not released, whatever happens.
+        guest, self._claimed_guest = self._claimed_guest, None
         if guest is not None:
             try:
                 self._bind(guest, block_device_mapping_v2, nics, files)
             except exceptions.NotFencedError:
                 # Another server must not write to the volume beside the guest.
-                self._claimed_guest = None
                 raise
             except Exception as error:
                 LOG.warning(
                     'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
                     *(self.id, guest.guest_id, error),
                 )
-                self._claimed_guest = None
                 block_device_mapping_v2 = self._volumes_of_other_server(block_device_mapping_v2)
                 nics = self._replace_management_port(nics)
             else:
-                self._claimed_guest = None
                 # Trove reads only the id, and a request to Nova might fail.
                 return types.SimpleNamespace(id=guest.server_id)
         return super()._create_server(

@@ -233,8 +233,9 @@ class Binding:
         try:
             self._deps.store.retire(self._guest.guest_id, reason)
         finally:
-            # Without anything of the instance, the guest is deleted in the background.
-            if self._may_write or self._has_ports:
+            # Without anything of the instance, the guest is deleted in the background. A hot one
+            # has the volume, and could serve beside another server of the instance.
+            if self._may_write or self._has_ports or self._request.is_hot:
                 self._deps.servers.delete(self._server_id)
             if self._may_write:
                 # Only now: until then Nova may still open the image.

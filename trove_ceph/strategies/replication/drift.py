@@ -277,13 +277,14 @@ def _of_depth(found: ReplicaLook, limits: Limits) -> Drift | None:
 
 
 def _of_age(record: ReplicaRecord, limits: Limits, now: datetime.datetime) -> Drift | None:
-    if not limits.every_hours or record.cloned_at is None:
+    if not limits.every_hours:
         return None
-    age = now - record.cloned_at
+    age = now - record.data_since
     if age < datetime.timedelta(hours=limits.every_hours):
         return None
     hours = age / datetime.timedelta(hours=1)
-    return Drift(Cause.AGE, f'its clone is {hours:.0f} h old; {limits.every_hours} h are allowed')
+    what = 'volume is no clone, and' if record.cloned_at is None else 'clone'
+    return Drift(Cause.AGE, f'its {what} is {hours:.0f} h old; {limits.every_hours} h are allowed')
 
 
 def _of_growth(found: ReplicaLook, limits: Limits, now: datetime.datetime) -> Drift | None:

@@ -318,9 +318,9 @@ class MessageBusTest(base.FunctionalTestCase):
                     self.assertRaises(REFUSED, channel.queue_delete, queue)
             with connection.channel() as channel:
                 channel.queue_declare('guestagent.spy')
-                self.assertRaises(
-                    REFUSED, channel.queue_bind, 'guestagent.spy', 'trove', 'taskmanager'
-                )
+            for key in ('taskmanager', 'guestagent.#', 'guestagent.*', '#'):
+                with connection.channel() as channel:
+                    self.assertRaises(REFUSED, channel.queue_bind, 'guestagent.spy', 'trove', key)
             with connection.channel() as channel:
                 self.assertRaises(REFUSED, self.publish, channel, 'trove', 'taskmanager')
             # RabbitMQ cannot prevent this, as doc/source/admin/message-bus.rst describes.

@@ -157,6 +157,14 @@ class ShowTest(ReplicationTest):
             self.world.replication_policies.set(self.source.id, reprovision_every_hours=hours)
             self.assertEqual(expected, self.show(replica)['reprovision_due_at'])
 
+    def test_shows_when_the_volume_of_a_former_source_is_replaced(self):
+        replica = self.world.add_replica(self.source, is_clone=False, **FOLLOWING)
+        self.assertIsNone(self.show(replica)['reprovision_due_at'])
+        self.world.replication_policies.set(self.source.id, reprovision_every_hours=1)
+        created_at = self.world.replicas.find(replica.id).created_at
+        due_at = (created_at + datetime.timedelta(hours=1)).isoformat() + 'Z'
+        self.assertEqual(due_at, self.show(replica)['reprovision_due_at'])
+
     def test_shows_how_many_copies_the_storage_keeps(self):
         replica = self.world.add_replica(self.source, **FOLLOWING)
         self.useFixture(world.TiersFile())

@@ -162,11 +162,15 @@ class World(fixtures.Fixture):
             row.update(state='COMPLETED')
         return row
 
-    def add_replica(self, source, **observed):
-        """Return a replica that was cloned now, and what the watch has found of it."""
+    def add_replica(self, source, is_clone=True, **observed):
+        """Return a replica that was cloned now, and what the watch has found of it.
+
+        :param is_clone: whether its volume is a clone, unlike that of a former source
+        """
         replica = self.add_instance(project=source.tenant_id, slave_of_id=source.id)
         self.replicas.register(
-            replica.id, replica.tenant_id, source.id, replica.volume_id, cloned_at=self.now
+            *(replica.id, replica.tenant_id, source.id, replica.volume_id),
+            cloned_at=self.now if is_clone else None,
         )
         if observed:
             found = replica_record.Observation(**observed)

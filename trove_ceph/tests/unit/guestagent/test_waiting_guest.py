@@ -10,6 +10,7 @@ from unittest import mock
 import fixtures
 import oslo_messaging as messaging
 from oslotest import base
+from trove.common.rpc import secure_serializer
 
 from trove_ceph import exceptions, message_auth
 from trove_ceph.guestagent import (
@@ -298,6 +299,29 @@ class BusTest(WaitingTestCase):
         self.assertTrue(reply['bound'])
         self.assertEqual(INSTANCE, self.end().instance_id)
         self.assertEqual(INSTANCE, self.machine.conf().guest_id)
+
+    def test_calls_nothing_that_the_context_of_a_message_names(self):
+        """Trove's serializer does, before anything has authenticated the message."""
+        self.start(self.guest())
+        self.wait_until_ready()
+        client = messaging.get_rpc_client(
+            self.taskmanager.transport,
+            messaging.Target(topic=waiting_messages.topic(GUEST)),
+            serializer=messaging.NoOpSerializer(),
+        )
+        called = self.useFixture(
+            fixtures.MockPatch('trove.common.notification.DBaaSInstanceCreate.__init__')
+        ).mock
+        context = {
+            'context': 'plain text',
+            'trove_notification': {
+                'notification_classname': 'trove.common.notification.DBaaSInstanceCreate'
+            },
+        }
+        reply = client.prepare(timeout=30).call(context, 'ping', message='no message')
+        decrypted = secure_serializer.SecureSerializer(None, self.machine.rpc_key)
+        self.assertIn('refused', decrypted.deserialize_entity({}, reply))
+        called.assert_not_called()
 
     def test_the_answer_is_sent_before_the_guest_leaves(self):
         """Even if the server is stopped while the answer is made."""

@@ -129,10 +129,11 @@ class Taskmanager:
     """Calls a waiting guest on the bus, as the taskmanager does.
 
     :param machine: whose keys it has
-    :param transport: of oslo.messaging
+    :ivar transport: of oslo.messaging
     """
 
     def __init__(self, machine, transport):
+        self.transport = transport
         self.caller = message_auth.Caller(waiting_messages.signing_keys(GUEST, machine.signing_key))
         serializer = secure_serializer.SecureSerializer(
             trove_serializer.TroveRequestContextSerializer(None), machine.rpc_key

@@ -303,7 +303,8 @@ class BindHotTest(base.BaseTestCase):
                 )
                 self.assertRaises(interruption.Failure, steps.run, 'binding', operation)
                 self.assertIs(GuestState.RETIRED, self.cloud.record)
-                # Another server gets the ports, but not the volume.
+                # It could serve beside another server, which gets the ports, but not the volume.
+                self.assertIsNone(self.cloud.server)
                 self.assertEqual([], self.cloud.attached)
                 self.assertNotIn(f'fence {self.cloud.volume_id}', self.cloud.calls)
 

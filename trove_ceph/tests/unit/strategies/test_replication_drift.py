@@ -47,9 +47,8 @@ def record(instance_id='r', source_id='s', **values):
         project_id='p',
         source_id=source_id,
         state=values.pop('state', ReplicaState.FOLLOWING),
-        created_at=NOW,
         updated_at=NOW,
-        **{'cloned_at': NOW - HOUR} | values,
+        **{'created_at': NOW, 'cloned_at': NOW - HOUR} | values,
     )
 
 
@@ -145,7 +144,13 @@ CASES = (
         '24 h old',
     ),
     ('not old yet', ReplicaLook(record(cloned_at=NOW - 23 * HOUR), replica_status()), None, ''),
-    ('old, no clone', ReplicaLook(record(cloned_at=None), replica_status()), None, ''),
+    ('no clone', ReplicaLook(record(cloned_at=None), replica_status()), None, ''),
+    (
+        'no clone for long',
+        ReplicaLook(record(cloned_at=None, created_at=NOW - 24 * HOUR), replica_status()),
+        Cause.AGE,
+        'its volume is no clone, and is 24 h old',
+    ),
     ('old and silent', ReplicaLook(OLD, None), None, ''),
     ('old, and its MySQL starts', ReplicaLook(OLD, None, agent_error='starts'), None, ''),
     ('old, and follows another', follows_another(OLD), None, ''),

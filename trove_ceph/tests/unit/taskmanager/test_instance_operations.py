@@ -117,6 +117,18 @@ class InstanceOperationsTest(base.BaseTestCase):
         self.two.recover(self.resumptions, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
+    def test_the_claim_of_one_of_several_ends_with_its_own_creation(self):
+        other = self.add()
+        with self.one.claimed(CREATE, [self.instance.id, other.id]) as end:
+            end(self.instance.id)
+            end(self.instance.id)
+            self.assertIsNone(self.store.find_role(self.instance.id))
+            self.assertIs(CREATE, self.store.find_role(other.id))
+            claim = self.store.begin(Role.PROMOTE_REPLICA, self.instance.id, claims.Claimant('x'))
+        self.assertIs(Role.PROMOTE_REPLICA, self.store.find_role(self.instance.id))
+        self.assertIsNone(self.store.find_role(other.id))
+        self.store.finish(claim)
+
     def test_a_deletion_keeps_the_row_of_a_dead_promotion(self):
         """It shows that the replica may be the source."""
         worker = claims.Claimant('three')

@@ -29,10 +29,12 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.set_up(replication_world.ReplicationWorld(2))
+        #: The replicas on which others may work.
+        self.created = []
 
     def create(self, **facts):
         context = self.context(notification.DBaaSInstanceCreate)
-        self.manager._create(context, *self.replica_request(**facts))
+        self.manager._create(context, *self.replica_request(**facts), self.created.append)
 
     def prepared(self):
         """Return what the guests were given, by the names of Trove."""
@@ -79,6 +81,21 @@ class ReplicationTest(replica_creation.ReplicaCreation, base.BaseTestCase):
         self.assertEqual(trove_database.instance(first.instance_id).volume_id, first.volume_id)
         self.assertIsNotNone(first.cloned_at)
         self.assertEqual({first.instance_id}, self.world.accounts)
+
+    def test_lets_others_work_on_each_replica_that_follows(self):
+        """However long the others take."""
+        self.silent.add(self.world.replicas[1])
+        self.create()
+        self.assertEqual(self.world.replicas[:1], self.created)
+
+    def test_a_replica_that_has_another_task_at_once_follows(self):
+        def wait(tasks, _timeout_sec, _flavor):
+            tasks.update_db(task_status=InstanceTasks.PROMOTING)
+
+        self.wait = wait
+        self.create()
+        self.assertEqual(self.world.replicas, self.created)
+        self.assertEqual(set(self.world.replicas), self.world.accounts)
 
     def test_records_that_root_is_enabled_as_on_the_source(self):
         root_models.RootHistory.create(trove_context.TroveContext(), self.world.instance.id)

@@ -135,6 +135,21 @@ class UncheckedRequestsTest(UncheckedTestCase):
             self.assertEqual(([], task), (self.calls, self.task()))
             self.assertIn(reason, self.fault())
 
+    def test_the_task_of_a_creation_that_was_given_back_ends_with_its_claim(self):
+        """Otherwise the instance could not even be deleted."""
+        claim = self.operations.begin(Role.CREATE_INSTANCE, self.instance.id, WORKER)
+        self.request_access()
+        self.assertEqual(InstanceTasks.BUILDING, self.task())
+        requests = self.manager._unchecked_requests
+        requests.end_creation(lambda _instance_id: None, self.instance.id)
+        self.assertEqual(InstanceTasks.BUILDING, self.task())
+        requests.end_creation(lambda _instance_id: self.operations.finish(claim), self.instance.id)
+        self.assertEqual(InstanceTasks.NONE, self.task())
+        # That of another operation stays.
+        self.set_task(InstanceTasks.DELETING)
+        requests.end_creation(lambda _instance_id: None, self.instance.id)
+        self.assertEqual(InstanceTasks.DELETING, self.task())
+
     def promote_a_replica(self):
         """Have a replica of the instance promoted; return the claim on it."""
         replica = trove_database.add_instance(

@@ -251,6 +251,12 @@ class WarmServerTest(base.BaseTestCase):
         row = trove_database.instance(self.instance.id)
         self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, row.task_status)
 
+    def test_releases_no_guest_that_may_know_the_instance(self):
+        """Such as if the process is told to exit in the middle of the binding."""
+        self.guests.errors['bind'] = SystemExit()
+        self.assertRaises(SystemExit, self.create)
+        self.assertEqual(([], []), (self.guests.released, self.booted))
+
     def test_boots_a_server_if_the_port_cannot_be_changed(self):
         del self.neutron.ports['warm-port']
         self.create()

@@ -84,8 +84,10 @@ OPTS: list[cfg.Opt] = [
         default=0,
         min=0,
         max=24 * 366,
-        help='Age of a clone in hours after which the replica gets a fresh one. Lower values keep '
-        'less space of their own, and put replicas out of service more often. 0: never.',
+        help='Age of a clone in hours after which the replica gets a fresh one; for a volume that '
+        'is no clone, such as that of a former source, the time since it became a replica. Lower '
+        'values keep less space of their own, and put replicas out of service more often. 0: '
+        'never.',
     ),
     cfg.IntOpt(
         'max_lag_sec',

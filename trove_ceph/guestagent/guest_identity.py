@@ -11,8 +11,8 @@ interrupted
     the server.
 bound
     Neither is set; the files of the instance are complete. The agent serves once it finds the data
-    volume. The volume is attached only after the taskmanager got the answer, so a guest whose
-    answer was lost does not serve either.
+    volume. The volume of a warm guest is attached only after the taskmanager got the answer, so
+    one whose answer was lost does not serve either. A hot one has a volume, and is deleted then.
 """
 
 import configparser

@@ -17,7 +17,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.replication import group
-from trove_ceph.strategies.replication.source_dependencies import Member
+from trove_ceph.strategies.replication.source_dependencies import CHANGE_TASKS, Member
 from trove_ceph.taskmanager.source_work import SourceWork
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ LOG = logging.getLogger(__name__)
 #: The age of the task. A request may wait for a taskmanager that is being restarted.
 LOST_AFTER = datetime.timedelta(minutes=15)
 _LOST = 'the request to promote, eject or detach was lost; nothing was changed; repeat it'
-_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING')
 
 
 class LostChanges:
@@ -59,7 +58,7 @@ class LostChanges:
             if any(self._work.store.find_role(one) is not None for one in others):
                 return
             # Read again: another taskmanager may have ended them.
-            lost = [one for one in members if one.instance_id in ids and one.task in _TASKS]
+            lost = [one for one in members if one.instance_id in ids and one.task in CHANGE_TASKS]
             group.end_tasks(deps, lost)
             for one in lost:
                 LOG.warning('Instance %s: %s', one.instance_id, _LOST)

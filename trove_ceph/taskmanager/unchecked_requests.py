@@ -93,13 +93,28 @@ class UncheckedRequests:
         :returns: whether it is refused, with the reason as a fault
         :raises ServiceUnavailableError: the database does not answer
         """
-        own, mark = self._find_task(instance_id), self._find_mark(instance_id)
+        found = self._find_operation(instance_id)
+        if found is not None:
+            self._refuse(instance_id, task, what, *found)
+        return found is not None
+
+    def _find_operation(self, instance_id: str, is_created: bool = False) -> tuple[str, str] | None:
+        """Return why an instance cannot have another operation, and its own task; None: it can.
+
+        :param is_created: see :meth:`.OtherTasks.find`
+        """
+        own, mark = self._find_task(instance_id, is_created), self._find_mark(instance_id)
         if own is None and mark is None:
-            return False
+            return None
         # Trove would end the request without a task, so that an ejected source could be revived.
-        self._rows.replace_task(instance_id, (task,), own or task_at_rest(mark))
-        self._tell(instance_id, f'{what} was refused, since the instance {_describe(own, mark)}')
-        return True
+        return f'the instance {_describe(own, mark)}', own or task_at_rest(mark)
+
+    def _refuse(self, instance_id: str, task: str, what: str, why: str, own: str) -> str:
+        """Give an instance its own task back, and show why; return what was shown."""
+        self._rows.replace_task(instance_id, (task,), own)
+        reason = f'{what} was refused, since {why}'
+        self._tell(instance_id, reason)
+        return reason
 
     def end_creation(self, end_claim: Callable[[str], None], instance_id: str) -> None:
         """Let others work on an instance that is shown as created; best effort.
@@ -131,10 +146,7 @@ class UncheckedRequests:
         found = self._why_not_resized(instance_id, with_source=size_gib is not None)
         if found is None:
             return
-        why, own = found
-        self._rows.replace_task(instance_id, ('RESIZING',), own)
-        reason = f'{what} was refused, since {why}'
-        self._tell(instance_id, reason)
+        reason = self._refuse(instance_id, 'RESIZING', what, *found)
         # Trove's API writes what the project uses when it has sent the request.
         self._start_wait(_COUNTED_SEC).pause(_COUNTED_SEC)
         self._rows.subtract_growth(instance_id, ram_growth_mib, size_gib)
@@ -142,15 +154,14 @@ class UncheckedRequests:
 
     def _why_not_resized(self, instance_id: str, with_source: bool) -> tuple[str, str] | None:
         """Return why an instance cannot be resized, and the task that it has; None: it can."""
-        own, mark = self._find_task(instance_id, True), self._find_mark(instance_id)
-        if own is not None or mark is not None:
-            return f'the instance {_describe(own, mark)}', own or task_at_rest(mark)
+        if (operation := self._find_operation(instance_id, is_created=True)) is not None:
+            return operation
         if (change := self._find_change(instance_id)) is not None:
             return f'{_subject(change[0])}; {_REPEAT}', change[1]
         row = self._rows.find(instance_id)
         source_id = None if row is None else row.source_id
         if with_source and source_id is not None:
-            of_source = self._find_task(source_id, True)
+            of_source = self._find_task(source_id, is_created=True)
             if of_source is not None:
                 return f'its source {source_id} {_describe(of_source, None)}', 'NONE'
         return None
@@ -219,8 +230,7 @@ class UncheckedRequests:
         return f'its source {source_id} {_UNFINISHED}', 'NONE'
 
     def _refuse_rebuild(self, instance_id: str, change: str, own: str) -> None:
-        self._rows.replace_task(instance_id, ('BUILDING',), own)
-        self._tell(instance_id, f'{_REBUILD} was refused, since {_subject(change)}; {_REPEAT}')
+        self._refuse(instance_id, 'BUILDING', _REBUILD, f'{_subject(change)}; {_REPEAT}', own)
 
     def end_interrupted_rebuild(self, claim: Claim) -> None:
         """Tell of a rebuild whose taskmanager has died, and end its task."""

@@ -107,8 +107,7 @@ class Nova:
 
         :raises ServiceUnavailableError: Nova refused, does not answer, or has no such flavor
         """
-        with _translated('showing it', flavor_id, 'flavor'):
-            return int(self._client.flavors.get(flavor_id).ram)
+        return int(find_flavor(self._client, flavor_id)['ram'])
 
     def is_off(self, server_id: str) -> bool:
         """Return whether a server is powered off and stays so, or is gone.

@@ -16,7 +16,7 @@ from trove.instance.tasks import InstanceTask, InstanceTasks
 
 from trove_ceph.db import quota_usage, replacement_record, tables
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
-from trove_ceph.strategies.replication.source_dependencies import Member, RowChange
+from trove_ceph.strategies.replication.source_dependencies import CHANGE_TASKS, Member, RowChange
 from trove_ceph.trove_adapter import trove_db
 from trove_ceph.trove_adapter.replacement_servers import translated
 
@@ -35,7 +35,7 @@ _ROOT_HISTORY = sa.table(
 )
 _COLUMNS = _INSTANCES.c
 #: The tasks that a change of the source ends. It replaces no other, such as DELETING.
-_OWN_TASKS = (InstanceTasks.PROMOTING, InstanceTasks.EJECTING, InstanceTasks.DETACHING)
+_OWN_CODES = tuple(getattr(InstanceTasks, one).code for one in CHANGE_TASKS)
 
 
 class ReplicationRows:
@@ -66,8 +66,7 @@ class ReplicationRows:
         """Return the instances that are promoted, ejected or detached, by their task, for long."""
         with self._transactions.reading() as session:
             began = self._transactions.database_time(session) - for_at_least
-        is_changing = _COLUMNS.task_id.in_([one.code for one in _OWN_TASKS])
-        return self._select(sa.and_(is_changing, _COLUMNS.updated <= began))
+        return self._select(sa.and_(_COLUMNS.task_id.in_(_OWN_CODES), _COLUMNS.updated <= began))
 
     @retry_on_deadlock
     def record(self, changes: Sequence[RowChange]) -> None:
@@ -251,8 +250,7 @@ class ReplicationRows:
     def _end_task(
         self, session: orm.Session, instance_id: str, task: str, now: datetime.datetime
     ) -> None:
-        own = [one.code for one in _OWN_TASKS]
-        condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(own))
+        condition = sa.and_(_COLUMNS.id == instance_id, _COLUMNS.task_id.in_(_OWN_CODES))
         self._set_task(session, condition, task, now)
 
     def _end_stale(self, tasks: Mapping[str, str]) -> None:

@@ -356,18 +356,13 @@ class Ejection:
         self._chosen.accept_writes(may_follow=True)
 
     def _keep_semi_sync(self) -> None:
-        """Have commits of the new source wait for a replica, from the first one on; best effort.
-
-        If its agent does not do it, the watch over replicas does so later.
-        """
-        new_id, deps = self._chosen.member.instance_id, self._deps
-        if not self._replicas.keys() - {new_id, *self._surplus}:
-            return
-        try:
-            if deps.agents.status(new_id).semi_sync_replica:
-                deps.agents.set_semi_sync(new_id, True, False, deps.semi_sync_timeout_ms)
-        except exceptions.GuestUnavailableError as error:
-            LOG.warning('Instance %s: semi-synchronous replication: %s', new_id, error)
+        """Have commits of the new source wait for another replica, from the first one on."""
+        new_id, agents = self._chosen.member.instance_id, self._deps.agents
+        if self._replicas.keys() - {new_id, *self._surplus}:
+            group.move_semi_sync(
+                *(self._deps, new_id, True),
+                is_used=lambda: agents.status(new_id).semi_sync_replica,
+            )
 
     def _attach(self) -> None:
         new_id = self._chosen.member.instance_id

@@ -211,6 +211,24 @@ def end_idle(
     end_tasks(deps, [one for one in members if one.instance_id in ids | {own_id}])
 
 
+def move_semi_sync(
+    deps: SourceDependencies, instance_id: str, as_source: bool, is_used: Callable[[], bool]
+) -> None:
+    """Switch semi-synchronous replication of a server to its new side, if it is used; best effort.
+
+    If an agent does not do it, the watch over replicas does so later.
+
+    :param is_used: asks an agent whether commits of the old source wait for a replica
+    """
+    try:
+        if is_used():
+            deps.agents.set_semi_sync(
+                instance_id, as_source, not as_source, deps.semi_sync_timeout_ms
+            )
+    except exceptions.GuestUnavailableError as error:
+        LOG.warning('Instance %s: semi-synchronous replication: %s', instance_id, error)
+
+
 def drop_users(deps: SourceDependencies, source_id: str, keep: Iterable[Member]) -> None:
     """Drop the replication users of a source, except of some replicas, if its agent answers."""
     try:

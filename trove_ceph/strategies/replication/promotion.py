@@ -246,17 +246,11 @@ class Promotion:
         self._new.accept_writes(may_follow=False)
 
     def _move_semi_sync(self, instance_id: str, as_source: bool) -> None:
-        """Switch a server to its new side if commits of the old source wait for a replica.
-
-        If an agent does not do it, the watch over replicas does so later.
-        """
-        agents = self._deps.agents
-        try:
-            if agents.status(self._source.instance_id).semi_sync_source:
-                timeout_ms = self._deps.semi_sync_timeout_ms
-                agents.set_semi_sync(instance_id, as_source, not as_source, timeout_ms)
-        except exceptions.GuestUnavailableError as error:
-            LOG.warning('Instance %s: semi-synchronous replication: %s', instance_id, error)
+        agents, source_id = self._deps.agents, self._source.instance_id
+        group.move_semi_sync(
+            *(self._deps, instance_id, as_source),
+            is_used=lambda: agents.status(source_id).semi_sync_source,
+        )
 
     def _attach_others(self) -> None:
         # What is re-provisioned was blocked at the check.

@@ -15,6 +15,8 @@ from trove_ceph.mysql.gtid import GtidSet
 from trove_ceph.strategies.backup import claimed
 from trove_ceph.strategies.replication.replication_types import ReplicationStatus
 
+#: The tasks that Trove's API sets for the changes of sources.
+CHANGE_TASKS = ('PROMOTING', 'EJECTING', 'DETACHING')
 #: The task of an ejected source, and of a new source that may not accept writes after an ejection.
 EJECTION_ERROR = 'EJECTION_ERROR'
 #: That of one that may not after a promotion, and of a former source that cannot be its replica.

@@ -11,13 +11,13 @@ from trove.instance.tasks import InstanceTasks
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark
+from trove_ceph.strategies.replication.source_dependencies import CHANGE_TASKS
 from trove_ceph.taskmanager import source_requests
 from trove_ceph.tests.unit.strategies import source_services
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 OTHER = Claimant('other')
-CHANGING = ('PROMOTING', 'EJECTING', 'DETACHING')
 
 
 class LostChangesTest(base.BaseTestCase):
@@ -30,10 +30,10 @@ class LostChangesTest(base.BaseTestCase):
     def look(self, names=(SOURCE, 'one', 'two')):
         """Look at the instances that have a task for long."""
         found = filter(None, map(self.rows.find, names))
-        self.changes.end_lost([one for one in found if one.task in CHANGING])
+        self.changes.end_lost([one for one in found if one.task in CHANGE_TASKS])
 
     def test_ends_what_nothing_carries_out(self):
-        for number, task in enumerate(CHANGING, 1):
+        for number, task in enumerate(CHANGE_TASKS, 1):
             self.world.request(task)
             self.look()
             self.world.check_nothing_left()

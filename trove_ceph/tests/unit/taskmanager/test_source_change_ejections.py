@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eject with bad luck; servers, agents and rows are in memory."""
 
-import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db.claims import Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.db.source_marks import SourceMark
-from trove_ceph.tests.unit.strategies import source_services
 from trove_ceph.tests.unit.strategies.source_servers import gtids
 from trove_ceph.tests.unit.strategies.source_world import SOURCE, World
 
@@ -51,34 +49,6 @@ class EjectionTest(EjectionTestCase):
         self.assertEqual([], self.world.long_waits)
         self.assertEqual({'two': 'one'}, self.world.table)
         self.assertEqual({'one'}, self.world.flattened)
-
-    def test_the_first_commit_waits_for_a_replica_if_those_of_the_old_source_did(self):
-        self.kill_source()
-        self.world.servers[SOURCE].semi_sync = (True, False, 10000)
-        for name in ('one', 'two'):
-            self.world.servers[name].semi_sync = (False, True, 10000)
-        opened, enable = [], source_services.Agents.enable_as_source
-
-        def note(agents, name):
-            opened.append(self.world.servers[name].semi_sync)
-            enable(agents, name)
-
-        self.useFixture(
-            fixtures.MonkeyPatch(f'{source_services.__name__}.Agents.enable_as_source', note)
-        )
-        self.eject()
-        self.world.check_source('one', ['two'])
-        self.assertEqual([(True, False, 10000)], opened)
-        self.assertEqual((False, True, 10000), self.world.servers['two'].semi_sync)
-
-    def test_no_commit_waits_without_another_replica(self):
-        self.world = World(('one',))
-        self.world.request('EJECTING')
-        self.world.servers['one'].semi_sync = (False, True, 10000)
-        self.kill_source()
-        self.eject()
-        self.world.check_source('one', [])
-        self.assertEqual((False, True, 10000), self.world.servers['one'].semi_sync)
 
     def test_a_source_whose_server_is_powered_off(self):
         """The ejection does not ask its guest agent."""

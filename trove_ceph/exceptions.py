@@ -262,6 +262,10 @@ class UnsupportedTroveError(TroveCephError):
     """The installed Trove does not fit this release; the service is not started."""
 
 
+class UntrustedMessageError(TroveCephError):
+    """A message on Trove's bus is forged, or under another key; it has no effect."""
+
+
 class StorageError(TroveCephError):
     """Ceph refused a request; an operator must correct the cause, such as missing caps."""
 

@@ -34,7 +34,7 @@ from trove_ceph.guestagent import (
 # Trove loads it by name, once it has read the configuration.
 from trove_ceph.guestagent import manager as _manager  # noqa: F401
 from trove_ceph.host import filesystem
-from trove_ceph.trove_compat import check, hooks
+from trove_ceph.trove_compat import check, hooks, strict_rpc
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -96,6 +96,7 @@ def main() -> int | None:
         LOG.info('Loaded modules for %.1f s, then waited %.1f s for %s', *waited, marker)
     try:
         check.check(hooks.GUEST)
+        strict_rpc.use(strict_rpc.StrictSerializer)
         wait_for_instance()
         prepare_volume()
         # Trove parses the command line itself, and options cannot be registered between two parses.

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from trove_ceph.doctor.finding import Level
 
 _MANAGER = 'trove_ceph.taskmanager.manager.Manager'
+_CONDUCTOR = 'trove_ceph.conductor.manager.Manager'
 _CINDER_CLIENT = 'trove_ceph.trove_adapter.cinder_client.cinder_client'
 _RBD_DRIVER = 'cinder.volume.drivers.rbd.RBDDriver'
 #: The published defaults of Trove's keys for messages, which everyone knows.
@@ -71,6 +72,13 @@ REQUIREMENTS = (
     Requirement(
         Service.TROVE,
         'DEFAULT',
+        cfg.StrOpt('conductor_manager', default='trove.conductor.manager.Manager'),
+        _is(_CONDUCTOR),
+        f'{_CONDUCTOR}, or root on any guest can run code in trove-conductor',
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
         cfg.StrOpt('storage_strategy', default='swift'),
         _is('cinder'),
         'cinder, or backups without --storage-driver are copied by the guest',
@@ -103,7 +111,7 @@ REQUIREMENTS = (
         'DEFAULT',
         cfg.BoolOpt('enable_secure_rpc_messaging', default=True),
         _is(True),
-        'true, or passwords of databases are readable on the bus',
+        'true, or passwords of databases are readable on the bus, and requests can be forged',
     ),
     *(
         Requirement(

@@ -63,7 +63,7 @@ from trove_ceph.trove_adapter import (
     trove_db,
 )
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
-from trove_ceph.trove_compat import check, hooks
+from trove_ceph.trove_compat import check, hooks, strict_rpc
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -87,6 +87,7 @@ class Manager(manager.Manager):
     def __init__(self):
         taskmanager_conf.register(CONF)
         check.check(hooks.TASKMANAGER)
+        strict_rpc.use(strict_rpc.StrictSerializer)
         # Fail at the start if a quiesce level is unknown, a pool of warm guests is written wrongly,
         # or guests can reach the storage service.
         factory.backup_settings(CONF)

@@ -57,6 +57,21 @@ _MANAGER = 'trove.taskmanager.manager:Manager'
 _TASKS = 'trove.taskmanager.models:FreshInstanceTasks'
 _INSTANCE = 'trove.instance.models:BaseInstance'
 _GROUP = 'trove.common.server_group:ServerGroup'
+_CONDUCTOR = 'trove.conductor.manager:Manager'
+_CONDUCTOR_SERIALIZER = 'trove.common.rpc.conductor_host_serializer:ConductorHostSerializer'
+#: What :mod:`strict_rpc` replaces, and with what.
+_STRICT_RPC = (
+    Hook('trove.rpc:get_server', ('target', 'endpoints', 'key', 'serializer', 'secure_serializer')),
+    Hook('trove.common.crypto_utils:decrypt_data', ('data', 'key')),
+    Hook('trove.common.crypto_utils:decode_data', ('data',)),
+    Hook('trove.common.notification:DBaaSAPINotification'),
+)
+_SERIALIZER = 'trove.common.rpc.secure_serializer:SecureSerializer'
+_STRICT_SERIALIZER = (
+    *_STRICT_RPC,
+    Hook(f'{_SERIALIZER}._deserialize_context', ('ctxt',)),
+    Hook(f'{_SERIALIZER}._deserialize_entity', ('ctxt', 'entity')),
+)
 
 TASKMANAGER = Service(
     'trove-taskmanager',
@@ -98,6 +113,28 @@ TASKMANAGER = Service(
         Hook('trove.guestagent.api:API._cast', ('method_name', 'version')),
         Hook(f'{_GROUP}.build_scheduler_hint'),
         Hook(f'{_GROUP}.convert_to_hint'),
+        *_STRICT_SERIALIZER,
+    ),
+)
+
+CONDUCTOR = Service(
+    'trove-conductor',
+    'set [DEFAULT] conductor_manager to trove.conductor.manager.Manager',
+    (
+        Hook(f'{_CONDUCTOR}.heartbeat', ('context', 'instance_id', 'payload', 'sent')),
+        Hook(f'{_CONDUCTOR}.update_backup', ('context', 'instance_id', 'backup_id', 'sent')),
+        Hook(f'{_CONDUCTOR}.report_root', ('context', 'instance_id', 'user')),
+        Hook(
+            f'{_CONDUCTOR}.notify_end', ('context', 'serialized_notification', 'notification_args')
+        ),
+        Hook(
+            f'{_CONDUCTOR}.notify_exc_info',
+            ('context', 'serialized_notification', 'message', 'exception'),
+        ),
+        Hook(f'{_CONDUCTOR_SERIALIZER}._deserialize_context', ('ctxt',)),
+        Hook(f'{_CONDUCTOR_SERIALIZER}._deserialize_entity', ('ctxt', 'entity')),
+        Hook('trove.instance.models:get_instance_encryption_key', ('instance_id',)),
+        *_STRICT_RPC,
     ),
 )
 
@@ -170,7 +207,8 @@ GUEST = Service(
         Hook(f'{_FILES}.reset_configuration', ('options', 'remove_overrides')),
         Hook(f'{_FILES}.apply_system_override'),
         Hook(f'{_FILES}.parse_configuration'),
+        *_STRICT_SERIALIZER,
     ),
 )
 
-SERVICES = (TASKMANAGER, API, GUEST)
+SERVICES = (TASKMANAGER, API, CONDUCTOR, GUEST)

@@ -18,6 +18,8 @@ from amqp import spec
 from oslo_config import cfg
 from oslo_messaging import conffixture
 from trove.common import context as trove_context
+from trove.common.rpc import secure_serializer
+from trove.common.rpc import serializer as trove_serializer
 
 from trove_ceph import exceptions, message_auth
 from trove_ceph.conf import storage as storage_conf
@@ -34,6 +36,7 @@ from trove_ceph.strategies.replacement.dependencies import StartState
 from trove_ceph.tests.functional import base, rabbitmq
 from trove_ceph.tiers.qos import events
 from trove_ceph.trove_adapter import agent_queues, guest_rpcapi
+from trove_ceph.trove_compat import strict_rpc
 
 TIMEOUT_SEC = 60
 POOLS = ('volumes', 'vault')
@@ -105,6 +108,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self._queues_of_an_agent_that_is_gone()
         self._requests_before_an_agent_listens()
         self._guest_at_troves_own_services()
+        self._messages_that_a_guest_forges()
         self._cinder_and_the_listener()
 
     def test_permissions_with_queues_of_kolla_ansible(self):
@@ -190,10 +194,13 @@ class MessageBusTest(base.FunctionalTestCase):
             with connection.channel() as channel:
                 self.assertRaises(REFUSED, self.publish, channel, '', 'reply_own')
 
-    def publish(self, channel, exchange, routing_key):
+    def publish(self, channel, exchange, routing_key, content=None):
         """Publish a message, and wait for the broker's confirmation."""
         channel.confirm_select()
-        message = amqp.Message(json.dumps({'oslo.version': '2.0', 'oslo.message': '{}'}))
+        body = {'oslo.version': '2.0', 'oslo.message': json.dumps(content or {})}
+        message = amqp.Message(
+            json.dumps(body), content_type='application/json', content_encoding='utf-8'
+        )
         channel.basic_publish(message, exchange=exchange, routing_key=routing_key)
         channel.wait(spec.Basic.Ack)
 
@@ -329,6 +336,49 @@ class MessageBusTest(base.FunctionalTestCase):
             with connection.channel() as channel:
                 channel.queue_declare('guestagent.of-a-neighbour')
                 channel.basic_consume('guestagent.of-a-neighbour')
+
+    def _messages_that_a_guest_forges(self):
+        """They arrive at the taskmanager, but it acts on those under its key only."""
+        deleted = queue.SimpleQueue()
+
+        class Taskmanager:
+            target = messaging.Target(version='1.0')
+
+            def delete_instance(self, _context, instance_id):
+                deleted.put(instance_id)
+
+        def serializer(kind):
+            return kind(trove_serializer.TroveRequestContextSerializer(None), 'a key of its own')
+
+        target = messaging.Target(topic='taskmanager', server='host')
+        taskmanager = messaging.get_rpc_server(
+            self.transport('trove'),
+            target,
+            [Taskmanager()],
+            serializer=serializer(strict_rpc.StrictSerializer),
+        )
+        taskmanager.start()
+        self.addCleanup(taskmanager.wait)
+        self.addCleanup(taskmanager.stop)
+        forged = {
+            'method': 'delete_instance',
+            'version': '1.0',
+            'args': {'instance_id': 'forged'},
+            '_unique_id': uuid.uuid4().hex,
+            '_context_context': 'plain text',
+        }
+        log = self.useFixture(fixtures.FakeLogger())
+        with self.rabbit.connection('guest') as connection, connection.channel() as channel:
+            self.publish(channel, '', 'taskmanager', forged)
+        api = messaging.get_rpc_client(
+            self.transport('trove'),
+            messaging.Target(topic='taskmanager'),
+            serializer=serializer(secure_serializer.SecureSerializer),
+        )
+        api.cast(trove_context.TroveContext(), 'delete_instance', instance_id='asked for')
+        self.assertEqual('asked for', deleted.get(timeout=TIMEOUT_SEC))
+        self.assertTrue(deleted.empty())
+        self.assertIn('UntrustedMessageError', log.output)
 
     def _cinder_and_the_listener(self):
         """The service receives notifications of changed volumes, with few permissions."""

@@ -101,6 +101,7 @@ class StackTest(DevStackTestCase):
         conf.register_opts(trove_cfg.mysql_opts, 'mysql')
         self.assertEqual('ddl', conf.trove_ceph_backup.quiesce)
         self.assertEqual('trove_ceph.taskmanager.manager.Manager', conf.taskmanager_manager)
+        self.assertEqual('trove_ceph.conductor.manager.Manager', conf.conductor_manager)
         self.assertEqual('nvme', conf.cinder_volume_type)
         self.assertEqual('cinder', conf.storage_strategy)
         self.assertFalse(conf.network.network_isolation)
@@ -224,6 +225,7 @@ class StackTest(DevStackTestCase):
             'run_process trove-ceph-storage',
             'trove-ceph-manage storage status',
             f'iniset {self.root}/etc/trove/trove.conf DEFAULT taskmanager_manager trove_ceph.',
+            f'iniset {self.root}/etc/trove/trove.conf DEFAULT conductor_manager trove_ceph.',
             'restart_service devstack@tr-tmgr',
         ]
         found = [
@@ -243,8 +245,9 @@ class StackTest(DevStackTestCase):
         self.assertEqual(0, self.run_phases('', mode='unstack').returncode)
         self.assertIn('stop_process trove-ceph-storage', self.calls())
         self.assertEqual([], list((self.root / 'state/bus').iterdir()))
-        manager = _ini(self.root / 'etc/trove/trove.conf')['DEFAULT']['taskmanager_manager']
-        self.assertEqual('trove.taskmanager.manager.Manager', manager)
+        options = _ini(self.root / 'etc/trove/trove.conf')['DEFAULT']
+        for name in ('taskmanager', 'conductor'):
+            self.assertEqual(f'trove.{name}.manager.Manager', options[f'{name}_manager'])
         cache = self.root / 'opt/data/trove-ceph/images/guest-1'
         cache.mkdir(parents=True)
         kept = self.root / 'var/cache'

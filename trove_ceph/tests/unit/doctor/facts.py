@@ -158,6 +158,7 @@ def values(**other):
     """Return the options of all services, good ones unless others are given."""
     good = {
         'taskmanager_manager': 'trove_ceph.taskmanager.manager.Manager',
+        'conductor_manager': 'trove_ceph.conductor.manager.Manager',
         'storage_strategy': 'cinder',
         'trove_volume_support': True,
         'template_path': '/templates',

@@ -168,6 +168,11 @@ BROKEN = {
             'trove-taskmanager [DEFAULT] taskmanager_manager',
         ),
         (
+            {'settings': facts.values(conductor_manager='trove.conductor.manager.Manager')},
+            E,
+            'trove-taskmanager [DEFAULT] conductor_manager',
+        ),
+        (
             {'settings': facts.values(report_discard_supported=False)},
             W,
             'cinder-volume [fast] report_discard_supported',

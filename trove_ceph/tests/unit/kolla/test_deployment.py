@@ -113,6 +113,7 @@ class DeployTest(base.BaseTestCase):
         for service in _SERVICES:
             path, conf = self.parse_trove(service)
             self.assertEqual('trove_ceph.taskmanager.manager.Manager', conf.taskmanager_manager)
+            self.assertEqual('trove_ceph.conductor.manager.Manager', conf.conductor_manager)
             self.assertEqual('cinder', conf.storage_strategy)
             self.assertEqual('/etc/trove/trove-guestagent.conf', conf.guest_config)
             self.assertEqual([kolla.NETWORK], conf.management_networks)

@@ -54,7 +54,12 @@ class CheckTest(base.BaseTestCase):
         self.set_version('24.1.0')
         for service, remedy in zip(
             hooks.SERVICES,
-            ('[DEFAULT] taskmanager_manager', 'uninstall trove-ceph', '--registry-ext'),
+            (
+                '[DEFAULT] taskmanager_manager',
+                'uninstall trove-ceph',
+                '[DEFAULT] conductor_manager',
+                '--registry-ext',
+            ),
             strict=True,
         ):
             text = self.refusal(service)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The serializer of trove-conductor, which knows the guest that has sent a message."""
+
+from typing import Any
+
+from oslo_serialization import jsonutils
+from trove.common import cfg
+from trove.common import context as trove_context
+from trove.common.rpc import conductor_host_serializer
+from trove.instance import models
+
+from trove_ceph import exceptions
+from trove_ceph.trove_compat import strict_rpc
+
+CONF = cfg.CONF
+
+_SENDER = 'csz-instance-id'
+
+
+class ConductorSerializer(conductor_host_serializer.ConductorHostSerializer):
+    """Trove's serializer, which refuses what is not encrypted under the key of one instance.
+
+    Each context that it returns has the id of that instance as ``instance_id``; None without
+    ``enable_secure_rpc_messaging``, where nothing tells who has sent a message.
+    """
+
+    def deserialize_context(self, context: Any) -> trove_context.TroveContext:
+        """Return the context of a request.
+
+        :raises UntrustedMessageError: no instance has sent it
+        """
+        deserialized = super().deserialize_context(context)
+        deserialized.instance_id = context[_SENDER] if CONF.enable_secure_rpc_messaging else None
+        return deserialized
+
+    def _deserialize_context(self, context: Any) -> dict[str, Any]:
+        if CONF.enable_secure_rpc_messaging:
+            values = _open(context, 'context')
+        else:
+            values = super()._deserialize_context(context)
+        strict_rpc.check_context(values)
+        return values
+
+    def _deserialize_entity(self, context: trove_context.TroveContext, entity: Any) -> Any:
+        if not CONF.enable_secure_rpc_messaging:
+            return super()._deserialize_entity(context, entity)
+        try:
+            envelope = jsonutils.loads(entity)
+        except (ValueError, TypeError) as error:
+            raise _unsigned() from error
+        value = _open(envelope, 'entity')
+        if envelope[_SENDER] != context.instance_id:
+            raise exceptions.UntrustedMessageError(
+                f'Instance {context.instance_id} has sent what instance {envelope[_SENDER]} has '
+                'encrypted'
+            )
+        return value
+
+
+def _open(envelope: Any, name: str) -> Any:
+    """Decrypt a member of an envelope under the key of the instance that it names."""
+    if not isinstance(envelope, dict) or not isinstance(envelope.get(_SENDER), str):
+        raise _unsigned()
+    key = models.get_instance_encryption_key(envelope[_SENDER])
+    return strict_rpc.decrypt(envelope.get(name), key)
+
+
+def _unsigned() -> exceptions.UntrustedMessageError:
+    return exceptions.UntrustedMessageError(
+        'A message to trove-conductor names no instance whose key encrypts it: it is refused'
+    )

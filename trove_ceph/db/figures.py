@@ -85,6 +85,8 @@ class ReplicaFigures:
     :param reprovisioned: number of replicas whose last re-provisioning was completed recently, by
         its cause, also if it is 0
     :param failed: number of replicas whose last re-provisioning has failed
+    :param oldest_open_sec: age in seconds of the oldest re-provisioning that has not ended; 0 if
+        there is none
     """
 
     counts: Mapping[ReplicaState, int]
@@ -96,6 +98,7 @@ class ReplicaFigures:
     own_bytes: int
     reprovisioned: Mapping[Cause, int]
     failed: int
+    oldest_open_sec: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +253,8 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
     row = tables.ReplicaRow
     observed = (row.is_replicating, row.lag_sec, row.lag_transactions, row.own_bytes)
     columns = (row.state, *observed, row.observed_at, row.cloned_at)
-    query = sa.select(*columns, row.last_cause, row.reprovisioned_at, row.failures, row.ended_at)
+    ends = (row.last_cause, row.reprovisioned_at, row.failures, row.ended_at)
+    query = sa.select(*columns, *ends, row.requested_at)
     found = session.execute(query).all()
     states = collections.Counter(ReplicaState(one.state) for one in found)
     causes = collections.Counter(
@@ -277,6 +281,14 @@ def _replica_figures(session: orm.Session, now: datetime.datetime) -> ReplicaFig
         failed=sum(
             one.failures > 0 and one.ended_at is not None and one.ended_at >= now - RECENT
             for one in found
+        ),
+        oldest_open_sec=max(
+            (
+                (now - one.requested_at).total_seconds()
+                for one in found
+                if ReplicaState(one.state).is_reprovisioning
+            ),
+            default=0.0,
         ),
     )
 

@@ -23,6 +23,7 @@ class Event(enum.StrEnum):
     COMPLETE = 'complete'
     FAIL = 'fail'
     GIVE_BACK = 'give_back'
+    GIVE_UP = 'give_up'
     RETURNED = 'returned'
     BLOCK = 'block'
     CANCEL = 'cancel'
@@ -43,6 +44,8 @@ TRANSITIONS = (
     (State.EXCHANGING, Event.EXCHANGED, State.CATCHING_UP),
     # The new volume has caught up, so that the old one is deleted.
     (State.CATCHING_UP, Event.COMPLETE, State.FOLLOWING),
+    # It cannot catch up, and the old one, which nobody needs, cannot be read.
+    (State.CATCHING_UP, Event.GIVE_UP, State.FOLLOWING),
     # Nothing was changed yet.
     (State.REQUESTED, Event.FAIL, State.FOLLOWING),
     (State.CLONING, Event.FAIL, State.FOLLOWING),

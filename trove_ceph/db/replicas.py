@@ -373,6 +373,14 @@ class ReplicaStore:
         """
         return self._end(claim, Event.FAIL, reason)
 
+    def give_up(self, claim: Claim, reason: str) -> ReplicaRecord:
+        """End a re-provisioning on the new volume, although the replica does not follow on it.
+
+        :raises InvalidTransitionError: the state does not allow it
+        :raises ClaimLostError: the claim is lost
+        """
+        return self._end(claim, Event.GIVE_UP, reason)
+
     def finish_return(self, claim: Claim) -> ReplicaRecord:
         """End a re-provisioning after which the replica follows on its old volume again.
 
@@ -433,7 +441,7 @@ class ReplicaStore:
                 values |= {'last_reason': before.reason, 'last_cause': before.cause}
             else:
                 values |= {'failures': before.failures + 1}
-                if event is Event.RETURNED:
+                if event in (Event.RETURNED, Event.GIVE_UP):
                     values |= {'former_own_bytes': None, 'fresh_own_bytes': None}
                 values |= {} if error is None else {'error': error}
             return self._write(session, claim, values | claims.cleared_claim())

@@ -94,6 +94,10 @@ REPROVISIONINGS_FAILED = Description(
     'trove_ceph_replica_reprovisionings_failed',
     'Replicas whose last re-provisioning has failed.',
 )
+REPROVISIONING_OLDEST = Description(
+    'trove_ceph_replica_reprovisioning_oldest_open_seconds',
+    'Age of the oldest re-provisioning that has not ended; 0 if there is none.',
+)
 BACKUPS = Description('trove_ceph_backups', 'Backups.', ('state',))
 BACKUP_QUEUE = Description(
     'trove_ceph_backup_queue',
@@ -213,6 +217,7 @@ def _of_replicas(found: figures.ReplicaFigures) -> Iterator[core.GaugeMetricFami
     yield REPLICA_OWN_BYTES.gauge({(): found.own_bytes})
     yield REPROVISIONINGS.gauge({(cause,): count for cause, count in found.reprovisioned.items()})
     yield REPROVISIONINGS_FAILED.gauge({(): found.failed})
+    yield REPROVISIONING_OLDEST.gauge({(): found.oldest_open_sec})
 
 
 def _of_backups(found: backup_figures.BackupFigures) -> Iterator[core.GaugeMetricFamily]:

@@ -175,6 +175,31 @@ def has_surplus(
     return status.accepts_writes or bool(lost_by_source(status, source))
 
 
+def why_kept(
+    record: ReplicaRecord, status: ReplicationStatus | None, source: ReplicationStatus
+) -> str | None:
+    """Return why what a replica has must not be discarded without a request; None: it may be.
+
+    :param status: of the replica; None: it does not answer
+    """
+    if not has_surplus(record, status, source):
+        return None
+    if status is None:
+        return (
+            'does not answer, and may have transactions that its source lacks; repair it to keep '
+            'them, or re-provision it, which discards them'
+        )
+    if status.accepts_writes:
+        return (
+            'it accepts writes, as after a detachment that was interrupted; detach it again to '
+            'keep what it has, or re-provision it, which discards that'
+        )
+    return (
+        f'it has {lost_by_source(status, source).count} transactions that its source lacks; detach '
+        'it to keep them, or re-provision it, which discards them'
+    )
+
+
 def is_stray(status: ReplicationStatus, source: ReplicationStatus) -> bool:
     """Return whether a replica connects in vain to another server than its source.
 

@@ -7,7 +7,8 @@ replica serves. It is out of service from the stop of MySQL until MySQL follows 
 The old volume is kept until the new one has all that the source had executed before the exchange.
 Until then each state has a way back: before the exchange the clone is removed, and from the
 exchange on the old volume is attached again. Nothing is given back to an old volume whose pool does
-not answer; the new volume is then tried again until it follows, or the instance is deleted.
+not answer. The new volume is then tried again; if it never follows, the replica stays on it and may
+be re-provisioned again, unless the old one may be the last copy.
 An exchange that cannot end, as on a server that is paused, blocks after a limit in either
 direction: an operator is told what to repair, and it is tried again until then.
 
@@ -193,28 +194,10 @@ class Reprovisioning:
         # Before the source, so that it has nothing that is just new there.
         replica = self._find_status()
         source = agents.status(record.source_id)
-        if self._must_keep_all and (why := self._why_kept(replica, source)):
+        why = observation.why_kept(record, replica, source) if self._must_keep_all else None
+        if why is not None:
             raise exceptions.ReprovisioningRefusedError(f'instance {record.instance_id}: {why}')
         self._attempt.note(target_gtid=str(source.gtid_executed))
-
-    def _why_kept(self, replica: ReplicationStatus | None, source: ReplicationStatus) -> str | None:
-        """Return why its data must not be discarded without a request; None: they may be."""
-        if not observation.has_surplus(self._attempt.record, replica, source):
-            return None
-        if replica is None:
-            return (
-                'does not answer, and may have transactions that its source lacks; repair it to '
-                'keep them, or re-provision it, which discards them'
-            )
-        if replica.accepts_writes:
-            return (
-                'it accepts writes, as after a detachment that was interrupted; detach it again to '
-                'keep what it has, or re-provision it, which discards that'
-            )
-        return (
-            f'it has {observation.lost_by_source(replica, source).count} transactions that its '
-            'source lacks; detach it to keep them, or re-provision it, which discards them'
-        )
 
     def _find_status(self) -> ReplicationStatus | None:
         """Return the status of the replica; None: it does not answer, such as on a lost pool."""
@@ -316,42 +299,72 @@ class Reprovisioning:
     # The new volume.
 
     def _catch_up(self) -> None:
+        if self._attempt.record.target_gtid is None:
+            self._give_up()
+            return
         if self._is_old_given_up():
             return
-        reason = self._why_no_source() or Start(self._attempt).catch_up()
-        if reason is not None and not self._give_back(reason):
-            raise exceptions.GuestUnavailableError(f'{self._attempt.record}: {reason}')
+        try:
+            reason = self._why_no_source() or Start(self._attempt).catch_up()
+            if reason is not None and not self._give_back(reason):
+                raise exceptions.GuestUnavailableError(f'{self._attempt.record}: {reason}')
+        except exceptions.GuestUnavailableError as error:
+            if not self._has_no_way_back():
+                raise
+            if not (self._must_keep_all and self._is_given_back_for(GtidSet.parse(''))):
+                # Without a position to reach, the next attempt gives it up, too.
+                self._attempt.note(error=tenant_errors.tenant_message(error), target_gtid=None)
+                self._give_up()
+
+    def _has_no_way_back(self) -> bool:
+        record, volumes = self._attempt.record, self._attempt.deps.volumes
+        assert record.old_volume_id is not None
+        is_last = record.attempts + 1 >= rules.MOST_ATTEMPTS
+        return is_last and not volumes.can_be_read(record.old_volume_id)
+
+    def _give_up(self) -> None:
+        """End on the new volume, which never follows, because the old one cannot be read."""
+        record, deps = self._attempt.record, self._attempt.deps
+        assert record.old_volume_id is not None
+        reason = record.error or 'it does not follow its source'
+        LOG.error('%s: stays on its new volume: %s', record, reason)
+        self._attempt.note(cloned_at=record.new_cloned_at)
+        deps.instances.report_failed(record.instance_id, reason)
+        deps.volumes.discard(record.old_volume_id, record)
+        self._attempt.give_up(reason, exceptions.GuestUnavailableError.__name__)
 
     def _complete(self) -> None:
         record, deps = self._attempt.record, self._attempt.deps
         assert record.volume_id is not None and record.old_volume_id is not None
-        if (reason := self._why_old_is_needed()) is not None:
-            if self._give_back(reason):
+        if self._must_keep_all and not self._is_old_given_up():
+            if self._is_given_back_for(deps.agents.status(record.instance_id).gtid_executed):
                 return
-            if not deps.volumes.is_gone(record.old_volume_id):
-                raise exceptions.OperatorNeededError(
-                    f'{record}: {reason}, which cannot be read now; repair its pool, or delete the '
-                    f'volume {record.old_volume_id}'
-                )
         own_bytes = deps.volumes.find_own_bytes(record.volume_id)
         self._attempt.note(cloned_at=record.new_cloned_at, fresh_own_bytes=own_bytes)
         deps.instances.report_healthy(record.instance_id)
         deps.volumes.discard(record.old_volume_id, record)
         self._attempt.complete()
 
-    def _why_old_is_needed(self) -> str | None:
-        """Return why the old volume may have the last copy of transactions; None: it has not."""
-        record, agents = self._attempt.record, self._attempt.deps.agents
-        if not self._must_keep_all or self._is_old_given_up():
-            return None
-        assert record.target_gtid is not None
-        replica, source = agents.status(record.instance_id), agents.status(record.source_id)
-        lost = GtidSet.parse(record.target_gtid) - replica.gtid_executed - source.gtid_executed
+    def _is_given_back_for(self, executed: GtidSet) -> bool:
+        """Give the old volume back if it may have the last copy of transactions.
+
+        :param executed: what the replica has on the new volume
+        :raises OperatorNeededError: it may, but cannot be read now
+        """
+        record, deps = self._attempt.record, self._attempt.deps
+        assert record.target_gtid is not None and record.old_volume_id is not None
+        source = deps.agents.status(record.source_id)
+        lost = GtidSet.parse(record.target_gtid) - executed - source.gtid_executed
         if not lost:
-            return None
-        return (
-            f'its source lacks {lost.count} transactions that the former one had, and its old '
-            'volume may have them'
+            return False
+        reason = f'its source lacks {lost.count} transactions that the former one had'
+        if self._give_back(f'{reason}, and its old volume may have them'):
+            return True
+        if deps.volumes.is_gone(record.old_volume_id):
+            return False
+        raise exceptions.OperatorNeededError(
+            f'{record}: {reason}, and its old volume, which cannot be read now, may have them; '
+            f'repair its pool, or delete the volume {record.old_volume_id}'
         )
 
     def _is_old_given_up(self) -> bool:

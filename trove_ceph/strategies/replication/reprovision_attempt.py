@@ -33,6 +33,14 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReprovisionDependencies, ReplicaRec
         assert found is not None
         self.record = found
 
+    def give_up(self, reason: str, cause: str) -> None:
+        """End on the new volume, although the replica does not follow on it.
+
+        :param cause: the name of the class of the error
+        """
+        self.record = self.deps.store.give_up(self._claim, reason)
+        self.report(Phase.ERROR, cause, reason)
+
     def finish_return(self) -> None:
         self.record = self.deps.store.finish_return(self._claim)
         self.report(Phase.ERROR, exceptions.ReprovisioningRefusedError.__name__, self.record.error)

@@ -100,6 +100,10 @@ class MemoryStore:
     def fail(self, claim, reason):
         return self._end(claim, Event.FAIL, error=reason)
 
+    def give_up(self, claim, reason):
+        done = {'former_own_bytes': None, 'fresh_own_bytes': None, 'error': reason}
+        return self._end(claim, Event.GIVE_UP, **done)
+
     def finish_return(self, claim):
         return self._end(claim, Event.RETURNED, former_own_bytes=None, fresh_own_bytes=None)
 

@@ -13,6 +13,7 @@ _TO_EXCHANGING = (Event.CLONE, Event.EXCHANGE)
 _WAYS = {
     'fail': (Event.CLONE,),
     'complete': (*_TO_EXCHANGING, Event.EXCHANGED),
+    'give_up': (*_TO_EXCHANGING, Event.EXCHANGED),
     'finish_return': (*_TO_EXCHANGING, Event.GIVE_BACK),
     'cancel': _TO_EXCHANGING,
 }

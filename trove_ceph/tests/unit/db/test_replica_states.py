@@ -63,6 +63,7 @@ class StateWritesTest(replica_helpers.ReplicaStoreTestCase):
             Event.REMOVE: lambda claim: store.remove(claim.resource_id),
             Event.COMPLETE: store.complete,
             Event.FAIL: lambda claim: store.fail(claim, 'why'),
+            Event.GIVE_UP: lambda claim: store.give_up(claim, 'why'),
             Event.RETURNED: store.finish_return,
             Event.CANCEL: store.cancel,
         }

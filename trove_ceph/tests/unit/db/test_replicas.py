@@ -250,6 +250,19 @@ class ReprovisioningTest(replica_helpers.ReplicaStoreTestCase):
         found = self.store.complete(claim)
         self.assertEqual((0, None), (found.failures, found.error))
 
+    def test_given_up(self):
+        _record, claim = self.make('r', ReplicaState.CATCHING_UP)
+        self.store.note(claim, former_own_bytes=2, fresh_own_bytes=1, old_volume_id='o')
+        found = self.store.give_up(claim, 'it lacks transactions that were purged')
+        self.assertIs(ReplicaState.FOLLOWING, found.state)
+        self.assertEqual('it lacks transactions that were purged', found.error)
+        self.assertEqual((1, None), (found.failures, found.reprovisioned_at))
+        self.assertEqual(
+            (None, None, None),
+            (found.former_own_bytes, found.fresh_own_bytes, found.old_volume_id),
+        )
+        self.assertEqual(NONE, self.trove.task('r'))
+
     def test_returned_keeps_the_error(self):
         _record, claim = self.make('r', ReplicaState.CATCHING_UP)
         self.store.note(claim, former_own_bytes=2, fresh_own_bytes=1)

@@ -147,6 +147,11 @@ CASES = {
         {'replica_reprovisionings_failed': '0'},
         0,
     ),
+    'ReprovisioningStuck': (
+        {'replica_reprovisioning_oldest_open_seconds': '3601'},
+        {'replica_reprovisioning_oldest_open_seconds': '3600'},
+        0,
+    ),
     'GuestPoolEmpty': (
         {
             'guests{pool="p", state="ready"}': '0x20',

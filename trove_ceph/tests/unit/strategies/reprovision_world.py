@@ -199,7 +199,8 @@ class World:
             return
         if self.shown in self.discarded or self.shown not in self.volumes:
             raise AssertionError(f'{self.shown} is deleted, which the instance uses')
-        if OLD in self.discarded or OLD not in self.volumes:
+        old = self.volumes.get(OLD)
+        if old is None or (OLD in self.discarded and not old.is_lost):
             shown = self.volumes[self.shown]
             if shown.executed < self.requested_position:
                 raise AssertionError('the old volume is deleted before the new one caught up')

@@ -13,7 +13,7 @@ from trove_ceph.strategies.replacement.dependencies import StartProgress, StartS
 from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import reprovision_world
-from trove_ceph.tests.unit.strategies.reprovision_cloud import REPLICA
+from trove_ceph.tests.unit.strategies.reprovision_cloud import OLD, REPLICA
 from trove_ceph.tests.unit.strategies.world import Strike
 
 SERVICES = ('agents', 'clones', 'instances', 'servers', 'volumes')
@@ -219,3 +219,33 @@ class AtEachRequestTest(Case):
         world.down = set()
         world.finish()
         self.check_ended(world)
+
+
+class GivingUpInterruptionsTest(base.BaseTestCase):
+    """The last attempt for a replica that follows on neither volume."""
+
+    def make(self):
+        world = make_world(requester=Requester.POLICY)
+        for step in world.attempt().steps():
+            if world.record().state is not ReplicaState.CATCHING_UP:
+                step.do()
+        world.volumes[OLD].is_lost = True
+        world.io_error = 'error 1236'
+        for _ in range(rules.MOST_ATTEMPTS - 1):
+            self.assertRaises(exceptions.GuestUnavailableError, world.attempt().run)
+        return world
+
+    def test_at_each_request(self):
+        for options in ({}, {'after': True}, {'lost': True}, {'after': True, 'lost': True}):
+            for number in itertools.count():
+                strike, world = Strike(number, **options), self.make()
+                world.finish(strike)
+                record = world.record()
+                self.assertIs(ReplicaState.FOLLOWING, record.state)
+                self.assertTrue(record.error)
+                self.assertEqual((1, 'FAILED'), (record.failures, world.service_status))
+                self.assertEqual({OLD}, world.discarded)
+                world.check_always()
+                if not strike.struck:
+                    break
+            self.assertGreater(number, 8)

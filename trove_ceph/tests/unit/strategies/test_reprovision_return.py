@@ -7,7 +7,7 @@ import fixtures
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementKind
-from trove_ceph.db.replica_record import ReplicaState
+from trove_ceph.db.replica_record import ReplicaState, Requester
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
 from trove_ceph.strategies.replication import reprovision_rules as rules
 from trove_ceph.tests.unit.strategies import reprovision_cloud, reprovision_world
@@ -146,6 +146,42 @@ class ReturnTest(reprovision_world.ReprovisionCase):
         self.assertEqual('FAILED', self.world.service_status)
         self.assertEqual(OLD, self.world.shown)
         self.assertIs(ReplicaState.FOLLOWING, self.world.record().state)
+
+    def make_lost_world(self, requester=Requester.POLICY):
+        """Have the new volume not follow, and the pool of the old one not answer."""
+        self.world = reprovision_world.World(requester=requester)
+        self.reach(ReplicaState.CATCHING_UP)
+        self.world.volumes[OLD].is_lost = True
+        self.world.io_error = 'error 1236: the source has purged what it needs'
+
+    def test_follows_on_neither_volume(self):
+        """Nothing is left to wait for; the watch or the tenant has it re-provisioned again."""
+        for requester in Requester:
+            self.make_lost_world(requester)
+            for _ in range(rules.MOST_ATTEMPTS - 1):
+                self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+            self.assertNotIn(OLD, self.world.discarded)
+            self.world.attempt().run()
+            record = self.world.record()
+            self.assertIs(ReplicaState.FOLLOWING, record.state)
+            self.assertEqual((1, 'FAILED'), (record.failures, self.world.service_status))
+            self.assertIn('error 1236', record.error)
+            self.assertEqual((self.world.shown, {OLD}), (record.volume_id, self.world.discarded))
+            self.assertIsNotNone(record.cloned_at)
+            self.world.check_always()
+            again = self.world.store.request(REPLICA, requester, 'it is broken')
+            self.assertIs(ReplicaState.REQUESTED, again.state)
+
+    def test_old_pool_answers_again_before_it_is_given_up(self):
+        self.make_lost_world()
+        for _ in range(rules.MOST_ATTEMPTS - 1):
+            self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+        self.world.volumes[OLD].is_lost = False
+        self.assertRaises(exceptions.GuestUnavailableError, self.world.attempt().run)
+        self.assertIs(ReplicaState.RETURNING, self.world.record().state)
+        self.world.io_error = ''
+        self.assert_ends('error 1236')
+        self.world.check_as_before()
 
     def test_old_volume_that_is_given_up_is_not_given_back(self):
         self.reach(ReplicaState.CATCHING_UP)

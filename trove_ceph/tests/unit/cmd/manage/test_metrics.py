@@ -201,6 +201,9 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             ((f'{name}_reprovisionings_failed',), 1),
         ):
             self.assertEqual(value, found[key], key)
+        age_sec = found[(f'{name}_reprovisioning_oldest_open_seconds',)]
+        self.assertGreaterEqual(age_sec, 2 * 3600)
+        self.assertLess(age_sec, 4 * 3600)
         # The command reads the clock of the database.
         age_sec = found[f'{name}_clone_age_seconds', 'max']
         self.assertGreaterEqual(age_sec, 3 * 3600)

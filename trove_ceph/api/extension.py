@@ -19,7 +19,7 @@ from trove_ceph.db import backups, replacements, replicas
 from trove_ceph.db import failover_policies as db_failover_policies
 from trove_ceph.db import policies as db_policies
 from trove_ceph.db import replication_policies as db_replication_policies
-from trove_ceph.trove_compat import check, hooks
+from trove_ceph.trove_compat import check, hooks, strict_rpc
 
 CONF = cfg.CONF
 
@@ -168,4 +168,5 @@ class InstanceDetails(extensions.ExtensionDescriptor):
 def _prepare() -> None:
     # Not at import, when Trove has not read its configuration yet.
     check.check(hooks.API)
+    strict_rpc.use_for_answers()
     rules.register()

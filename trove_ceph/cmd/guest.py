@@ -96,7 +96,7 @@ def main() -> int | None:
         LOG.info('Loaded modules for %.1f s, then waited %.1f s for %s', *waited, marker)
     try:
         check.check(hooks.GUEST)
-        strict_rpc.use(strict_rpc.StrictSerializer)
+        strict_rpc.use(strict_rpc.StrictSerializer, has_answers=True)
         wait_for_instance()
         prepare_volume()
         # Trove parses the command line itself, and options cannot be registered between two parses.

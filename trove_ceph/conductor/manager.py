@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trove's conductor, for ``[DEFAULT] conductor_manager``: a guest reports on itself alone.
 
-Trove's own believes the instance id in a message, and calls the class of a notification that a
-guest names.
+Trove's own believes the instance id in a message, calls the class of a notification that a guest
+names, and sets whatever column of a backup a guest names.
 """
 
 from typing import Any
@@ -14,6 +14,13 @@ from trove_ceph import exceptions
 from trove_ceph.conductor import serializer
 from trove_ceph.trove_compat import check, hooks, strict_rpc
 
+#: What agents report of a backup. The rest of its row is Trove's.
+_BACKUP_FIELDS = {'backup_type', 'checksum', 'location', 'size', 'state', 'success'}
+#: Of the snapshots that the taskmanager restores and deletes; a guest has none.
+_SNAPSHOT = 'cinder://'
+#: Of a text in a message, which is not trusted.
+_MAX_TEXT = 100
+
 
 class Manager(manager.Manager):
     """Trove's manager, which refuses what a guest sends in the name of another one.
@@ -23,7 +30,7 @@ class Manager(manager.Manager):
 
     def __init__(self) -> None:
         check.check(hooks.CONDUCTOR)
-        strict_rpc.use(serializer.ConductorSerializer)
+        strict_rpc.use(serializer.ConductorSerializer, has_answers=False)
         super().__init__()
 
     def heartbeat(self, context, instance_id, payload, sent=None):
@@ -34,6 +41,15 @@ class Manager(manager.Manager):
     def update_backup(self, context, instance_id, backup_id, sent=None, **backup_fields):
         """Store what a guest reports of a backup that it takes."""
         _check_sender(context, instance_id)
+        if unknown := sorted(set(backup_fields) - _BACKUP_FIELDS):
+            raise exceptions.UntrustedMessageError(
+                f'Guest {context.instance_id} has sent values that no agent sends of a backup: '
+                f'{", ".join(unknown)[:_MAX_TEXT]!r}'
+            )
+        if str(backup_fields.get('location')).startswith(_SNAPSHOT):
+            raise exceptions.UntrustedMessageError(
+                f'Guest {context.instance_id} has sent a snapshot as the location of a backup'
+            )
         super().update_backup(context, instance_id, backup_id, sent, **backup_fields)
 
     def report_root(self, context, instance_id, user=None):
@@ -43,27 +59,28 @@ class Manager(manager.Manager):
 
     def notify_end(self, context, serialized_notification, notification_args):
         """Send the notification of an operation that a guest has completed."""
-        _check_notification(context, serialized_notification, notification_args)
+        strict_rpc.check_notification(serialized_notification)
+        for values in (serialized_notification, notification_args):
+            _set_sender(context, values)
         super().notify_end(context, serialized_notification, notification_args)
 
     def notify_exc_info(self, context, serialized_notification, message, exception):
         """Send the notification of an operation that has failed in a guest."""
-        _check_notification(context, serialized_notification, {})
+        strict_rpc.check_notification(serialized_notification)
+        _set_sender(context, serialized_notification)
         super().notify_exc_info(context, serialized_notification, message, exception)
 
 
-def _check_notification(
-    context: trove_context.TroveContext, serialized: dict[str, Any], arguments: dict[str, Any]
-) -> None:
-    strict_rpc.check_notification(serialized)
-    for values in (serialized, arguments):
-        _check_sender(context, values.get('instance_id') or context.instance_id)
+def _set_sender(context: trove_context.TroveContext, values: dict[str, Any]) -> None:
+    """Have a notification be about its sender, whatever it says; an error is shown to tenants."""
+    if context.instance_id is not None and 'instance_id' in values:
+        values['instance_id'] = context.instance_id
 
 
 def _check_sender(context: trove_context.TroveContext, instance_id: Any) -> None:
     # Without enable_secure_rpc_messaging nothing tells the sender.
     if context.instance_id not in (None, instance_id):
         raise exceptions.UntrustedMessageError(
-            f'Guest {context.instance_id} has sent a message about instance {instance_id}, which '
-            'is refused'
+            f'Guest {context.instance_id} has sent a message about another instance, '
+            f'{str(instance_id)[:_MAX_TEXT]!r}'
         )

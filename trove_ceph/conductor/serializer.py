@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The serializer of trove-conductor, which knows the guest that has sent a message."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_serialization import jsonutils
 from trove.common import cfg
 from trove.common import context as trove_context
+from trove.common import exception as trove_exceptions
 from trove.common.rpc import conductor_host_serializer
 from trove.instance import models
 
@@ -23,6 +25,13 @@ class ConductorSerializer(conductor_host_serializer.ConductorHostSerializer):
     Each context that it returns has the id of that instance as ``instance_id``; None without
     ``enable_secure_rpc_messaging``, where nothing tells who has sent a message.
     """
+
+    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
+        """Check that one instance has encrypted everything."""
+        self._deserialize_context(dict(context))
+        if CONF.enable_secure_rpc_messaging:
+            for value in arguments.values():
+                _open_entity(context[_SENDER], value)
 
     def deserialize_context(self, context: Any) -> trove_context.TroveContext:
         """Return the context of a request.
@@ -44,28 +53,36 @@ class ConductorSerializer(conductor_host_serializer.ConductorHostSerializer):
     def _deserialize_entity(self, context: trove_context.TroveContext, entity: Any) -> Any:
         if not CONF.enable_secure_rpc_messaging:
             return super()._deserialize_entity(context, entity)
-        try:
-            envelope = jsonutils.loads(entity)
-        except (ValueError, TypeError) as error:
-            raise _unsigned() from error
-        value = _open(envelope, 'entity')
-        if envelope[_SENDER] != context.instance_id:
-            raise exceptions.UntrustedMessageError(
-                f'Instance {context.instance_id} has sent what instance {envelope[_SENDER]} has '
-                'encrypted'
-            )
-        return value
+        return _open_entity(context.instance_id, entity)
+
+
+def _open_entity(sender_id: str, entity: Any) -> Any:
+    """Decrypt an argument of a request whose context an instance has encrypted."""
+    try:
+        envelope = jsonutils.loads(entity)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _unsigned() from error
+    # Before anything is decrypted: a guest must not learn what the key of another one decrypts.
+    if isinstance(envelope, dict) and envelope.get(_SENDER) != sender_id:
+        raise exceptions.UntrustedMessageError(
+            f'instance {sender_id} has sent what it has not encrypted'
+        )
+    return _open(envelope, 'entity')
 
 
 def _open(envelope: Any, name: str) -> Any:
     """Decrypt a member of an envelope under the key of the instance that it names."""
     if not isinstance(envelope, dict) or not isinstance(envelope.get(_SENDER), str):
         raise _unsigned()
-    key = models.get_instance_encryption_key(envelope[_SENDER])
+    try:
+        key = models.get_instance_encryption_key(envelope[_SENDER])
+    except (trove_exceptions.TroveError, ValueError, LookupError) as error:
+        raise exceptions.UntrustedMessageError(
+            'the key of the instance that it names cannot be read; unless it was forged, '
+            "Trove's services have different inst_rpc_key_encr_key"
+        ) from error
     return strict_rpc.decrypt(envelope.get(name), key)
 
 
 def _unsigned() -> exceptions.UntrustedMessageError:
-    return exceptions.UntrustedMessageError(
-        'A message to trove-conductor names no instance whose key encrypts it: it is refused'
-    )
+    return exceptions.UntrustedMessageError('it names no instance whose key encrypts it')

@@ -87,7 +87,8 @@ class Manager(manager.Manager):
     def __init__(self):
         taskmanager_conf.register(CONF)
         check.check(hooks.TASKMANAGER)
-        strict_rpc.use(strict_rpc.StrictSerializer)
+        strict_rpc.use(strict_rpc.StrictSerializer, has_answers=False)
+        strict_rpc.use_for_answers()
         # Fail at the start if a quiesce level is unknown, a pool of warm guests is written wrongly,
         # or guests can reach the storage service.
         factory.backup_settings(CONF)

@@ -62,6 +62,9 @@ _CONDUCTOR_SERIALIZER = 'trove.common.rpc.conductor_host_serializer:ConductorHos
 #: What :mod:`strict_rpc` replaces, and with what.
 _STRICT_RPC = (
     Hook('trove.rpc:get_server', ('target', 'endpoints', 'key', 'serializer', 'secure_serializer')),
+    Hook(
+        'trove.rpc:get_client', ('target', 'key', 'version_cap', 'serializer', 'secure_serializer')
+    ),
     Hook('trove.common.crypto_utils:decrypt_data', ('data', 'key')),
     Hook('trove.common.crypto_utils:decode_data', ('data',)),
     Hook('trove.common.notification:DBaaSAPINotification'),
@@ -155,6 +158,7 @@ API = Service(
         Hook('trove.common.notification:StartNotification'),
         Hook('trove.backup.models:Backup.create', ('storage_driver',)),
         Hook('trove.backup.models:Backup.delete'),
+        *_STRICT_SERIALIZER,
     ),
 )
 

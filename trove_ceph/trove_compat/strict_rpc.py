@@ -5,27 +5,59 @@ A server of Trove that has a key accepts plain text all the same, and calls what
 notification in the context of a message names. So everyone who reaches the bus, such as root on any
 guest, could command each service and each agent, and run code in them.
 
-Trove has no option for the serializer of its servers. Therefore :func:`use` replaces one function
-of Trove in the memory of this process: the one that makes a server.
+Trove has no option for this. Therefore :func:`use` and :func:`use_for_answers` replace functions of
+Trove in the memory of this process: those that make a server and a client.
+
+Trove's cipher does not authenticate, so that whoever learns which messages a server can decrypt can
+make one. A server therefore says nothing of a message that it refuses, and answers to queues only
+that guests cannot read.
 """
 
 import functools
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, cast
 
 import oslo_messaging as messaging
+from oslo_log import log as logging
+from oslo_messaging.rpc import dispatcher
 from oslo_serialization import jsonutils
+from oslo_service import periodic_task
 from trove import rpc
 from trove.common import crypto_utils, notification
-from trove.common.rpc import secure_serializer
+from trove.common.rpc import secure_serializer as stock
 
 from trove_ceph import exceptions
 
-_make_server = rpc.get_server
+LOG = logging.getLogger(__name__)
+
+_stock_get_server, _stock_get_client = rpc.get_server, rpc.get_client
+#: Of the queues in which services wait for answers. The permissions of guests exclude them.
+_ANSWERS = 'reply_'
+#: Trove makes longer keys. What was encrypted under another key often decrypts to none at all.
+_LEAST_KEY_CHARACTERS = 16
+#: Of a text in a message, which is not trusted.
+_MAX_TEXT = 100
 
 
-class StrictSerializer(secure_serializer.SecureSerializer):
+class Serializer(Protocol):
+    """What a strict server needs of its serializer."""
+
+    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
+        """Check the context and the arguments of a request, as they have arrived.
+
+        :raises UntrustedMessageError: it must have no effect
+        """
+
+
+class StrictSerializer(stock.SecureSerializer):
     """Trove's serializer of taskmanagers and agents, which refuses plain text if it has a key."""
+
+    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
+        """Check that everything is encrypted under the key, if the server has one."""
+        self._deserialize_context(context)
+        for value in arguments.values():
+            self._deserialize_entity(None, value)
 
     def _deserialize_context(self, context: Any) -> dict[str, Any]:
         if self._key is not None:
@@ -37,9 +69,29 @@ class StrictSerializer(secure_serializer.SecureSerializer):
         return entity if self._key is None else decrypt(entity, self._key)
 
 
-def use(serializer: type) -> None:
-    """Make all RPC servers that Trove creates in this process from now on use a serializer."""
-    rpc.get_server = functools.partial(_get_server, serializer)
+def use(serializer: type, has_answers: bool) -> None:
+    """Make all RPC servers that Trove creates in this process from now on strict.
+
+    :param serializer: a class of serializers of Trove that is a :class:`Serializer`
+    :param has_answers: whether there are callers that wait for an answer
+    """
+    rpc.get_server = functools.partial(_get_server, serializer, has_answers)
+
+
+def guard(server: Any, serializer: Serializer, topic: str, has_answers: bool) -> None:
+    """Make an RPC server strict, before it is started.
+
+    :param server: of oslo.messaging
+    :param topic: for the log
+    :param has_answers: as of :func:`use`
+    """
+    server.dispatcher.access_policy = _OwnMethods()
+    server.dispatcher = _StrictDispatcher(server.dispatcher, serializer, topic, has_answers)
+
+
+def use_for_answers() -> None:
+    """Make all RPC clients that Trove creates in this process refuse answers in plain text."""
+    rpc.get_client = _get_client
 
 
 def decrypt(text: Any, key: Any) -> Any:
@@ -48,13 +100,15 @@ def decrypt(text: Any, key: Any) -> Any:
     :raises UntrustedMessageError: it was not encrypted under this key
     """
     try:
+        if len(key) < _LEAST_KEY_CHARACTERS:
+            raise ValueError('no key')
         return jsonutils.loads(crypto_utils.decrypt_data(crypto_utils.decode_data(text), key))
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
+        # Without the cause, which tells what it was decrypted to.
         raise exceptions.UntrustedMessageError(
-            'A message on the bus of Trove is not encrypted under the key of its receiver or '
-            'sender: it is refused. Check taskmanager_rpc_encr_key and inst_rpc_key_encr_key, '
-            "which all of Trove's services share; otherwise it was forged"
-        ) from error
+            'it is not encrypted under the key of its receiver or sender; unless it was forged, '
+            "Trove's services have different keys"
+        ) from None
 
 
 def check_context(context: Any) -> None:
@@ -63,7 +117,7 @@ def check_context(context: Any) -> None:
     :raises UntrustedMessageError: it is no context, or its notification is none of Trove's
     """
     if not isinstance(context, dict):
-        raise exceptions.UntrustedMessageError('A message on the bus of Trove has no context')
+        raise exceptions.UntrustedMessageError('it has no context')
     if serialized := context.get('trove_notification'):
         check_notification(serialized)
 
@@ -78,8 +132,7 @@ def check_notification(serialized: Any) -> None:
     found = getattr(notification, name, None) if module == notification.__name__ else None
     if not isinstance(found, type) or not issubclass(found, notification.DBaaSAPINotification):
         raise exceptions.UntrustedMessageError(
-            f'A message on the bus of Trove has a notification of the class {path!r}, which is '
-            "not Trove's: it is refused"
+            f"it has a notification of the class {path[:_MAX_TEXT]!r}, which is not Trove's"
         )
 
 
@@ -87,17 +140,73 @@ def _member(mapping: Any, name: str) -> Any:
     return mapping.get(name) if isinstance(mapping, Mapping) else None
 
 
+class _OwnMethods(dispatcher.RPCAccessPolicyBase):
+    """Allows the methods of the class of an endpoint, and not what it has for itself."""
+
+    def is_allowed(self, endpoint: Any, method: str) -> bool:
+        # A manager has Trove's configuration as ``conf``, which is empty after it was called.
+        return (
+            not method.startswith('_')
+            and inspect.isfunction(inspect.getattr_static(type(endpoint), method, None))
+            and not hasattr(periodic_task.PeriodicTasks, method)
+        )
+
+
+class _StrictDispatcher:
+    """Has a server act on a message, and answer it, only if it is authentic."""
+
+    def __init__(self, behind: Any, serializer: Serializer, topic: str, has_answers: bool):
+        self._behind, self._serializer = behind, serializer
+        self._topic, self._has_answers = topic, has_answers
+
+    def dispatch(self, incoming: Any) -> Any:
+        """Return the answer to a message; None: it has none."""
+        if not (self._has_answers and str(getattr(incoming, 'reply_q', '')).startswith(_ANSWERS)):
+            _silence(incoming)
+        arguments = incoming.message.get('args')
+        try:
+            self._serializer.authenticate(
+                incoming.ctxt, arguments if isinstance(arguments, Mapping) else {}
+            )
+        except exceptions.UntrustedMessageError as error:
+            LOG.warning('Refused a message in the queue %s: %s', self._topic, error)
+            _silence(incoming)
+            return None
+        return self._behind.dispatch(incoming)
+
+
+def _silence(incoming: Any) -> None:
+    """Send neither an answer nor signs of life to the sender of a message."""
+    incoming.reply = incoming.heartbeat = lambda *_arguments, **_named: None
+    incoming.client_timeout = None
+
+
 def _get_server(
     ours: type,
+    has_answers: bool,
     target: messaging.Target,
     endpoints: list[Any],
     key: str | None,
     serializer: Any = None,
-    secure_serializer: type = secure_serializer.SecureSerializer,
+    secure_serializer: type = stock.SecureSerializer,
 ) -> Any:
     if not issubclass(ours, secure_serializer):
         raise exceptions.UnsupportedTroveError(
             f'Trove serves {target.topic} with {secure_serializer.__name__}, for which '
             f'{ours.__name__} is no replacement'
         )
-    return _make_server(target, endpoints, key, serializer, ours)
+    server = _stock_get_server(target, endpoints, key, serializer, ours)
+    guard(server, cast(Serializer, ours(None, key)), target.topic, has_answers)
+    return server
+
+
+def _get_client(
+    target: messaging.Target,
+    key: str | None,
+    version_cap: str | None = None,
+    serializer: Any = None,
+    secure_serializer: type = stock.SecureSerializer,
+) -> Any:
+    if secure_serializer is stock.SecureSerializer:
+        secure_serializer = StrictSerializer
+    return _stock_get_client(target, key, version_cap, serializer, secure_serializer)

@@ -17,8 +17,8 @@ import oslo_messaging as messaging
 from amqp import spec
 from oslo_config import cfg
 from oslo_messaging import conffixture
+from trove import rpc
 from trove.common import context as trove_context
-from trove.common.rpc import secure_serializer
 from trove.common.rpc import serializer as trove_serializer
 
 from trove_ceph import exceptions, message_auth
@@ -347,16 +347,18 @@ class MessageBusTest(base.FunctionalTestCase):
             def delete_instance(self, _context, instance_id):
                 deleted.put(instance_id)
 
-        def serializer(kind):
-            return kind(trove_serializer.TroveRequestContextSerializer(None), 'a key of its own')
-
-        target = messaging.Target(topic='taskmanager', server='host')
-        taskmanager = messaging.get_rpc_server(
-            self.transport('trove'),
-            target,
-            [Taskmanager()],
-            serializer=serializer(strict_rpc.StrictSerializer),
+        key = 'a key that guests do not have'
+        self.useFixture(fixtures.MonkeyPatch('trove.rpc.TRANSPORT', self.transport('trove')))
+        serializer = strict_rpc.StrictSerializer(
+            trove_serializer.TroveRequestContextSerializer(None), key
         )
+        taskmanager = messaging.get_rpc_server(
+            rpc.TRANSPORT,
+            messaging.Target(topic='taskmanager', server='host'),
+            [Taskmanager()],
+            serializer=serializer,
+        )
+        strict_rpc.guard(taskmanager, serializer, 'taskmanager', has_answers=True)
         taskmanager.start()
         self.addCleanup(taskmanager.wait)
         self.addCleanup(taskmanager.stop)
@@ -366,19 +368,21 @@ class MessageBusTest(base.FunctionalTestCase):
             'args': {'instance_id': 'forged'},
             '_unique_id': uuid.uuid4().hex,
             '_context_context': 'plain text',
+            # An error would tell what the key decrypts.
+            '_msg_id': uuid.uuid4().hex,
+            '_reply_q': 'guestagent.of-the-forger',
         }
         log = self.useFixture(fixtures.FakeLogger())
         with self.rabbit.connection('guest') as connection, connection.channel() as channel:
+            channel.queue_declare('guestagent.of-the-forger')
             self.publish(channel, '', 'taskmanager', forged)
-        api = messaging.get_rpc_client(
-            self.transport('trove'),
-            messaging.Target(topic='taskmanager'),
-            serializer=serializer(secure_serializer.SecureSerializer),
-        )
-        api.cast(trove_context.TroveContext(), 'delete_instance', instance_id='asked for')
+        api = rpc.get_client(messaging.Target(topic='taskmanager'), key=key)
+        call = api.prepare(timeout=TIMEOUT_SEC).call
+        call(trove_context.TroveContext(), 'delete_instance', instance_id='asked for')
         self.assertEqual('asked for', deleted.get(timeout=TIMEOUT_SEC))
         self.assertTrue(deleted.empty())
-        self.assertIn('UntrustedMessageError', log.output)
+        self.assertIn('Refused a message in the queue taskmanager', log.output)
+        self.assertEqual(0, self._count_requests('guestagent.of-the-forger'))
 
     def _cinder_and_the_listener(self):
         """The service receives notifications of changed volumes, with few permissions."""

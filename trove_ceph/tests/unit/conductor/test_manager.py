@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of guests at trove-conductor, on Trove's own database."""
 
+import inspect
+import re
 import uuid
 
 import fixtures
@@ -12,14 +14,13 @@ from trove.common import cfg, notification
 from trove.common.rpc import conductor_guest_serializer, conductor_host_serializer
 from trove.common.rpc import serializer as trove_serializer
 from trove.conductor import manager as trove_manager
+from trove.guestagent.datastore import service as agent_service
 
-from trove_ceph import exceptions
 from trove_ceph.conductor import manager
 from trove_ceph.tests.unit.trove_compat import rpc_messages
 from trove_ceph.tests.unit.trove_compat.rpc_messages import CALLED
 
 CONF = cfg.CONF
-UNTRUSTED = exceptions.UntrustedMessageError
 RESTART = f'{notification.__name__}.DBaaSInstanceRestart'
 
 
@@ -41,11 +42,11 @@ class ConductorTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.bus = self.useFixture(rpc_messages.Bus())
-        self.guests = [Guest('key of one'), Guest('key of two')]
-        keys = {guest.id: guest.key for guest in self.guests}
+        self.guests = [Guest('the key of guest one'), Guest('the key of guest two')]
+        self.keys = {guest.id: guest.key for guest in self.guests}
 
         def find_key(instance_id):
-            return keys[instance_id]
+            return self.keys[instance_id]
 
         for name in (
             'trove.instance.models.get_instance_encryption_key',
@@ -53,6 +54,7 @@ class ConductorTest(base.BaseTestCase):
         ):
             self.useFixture(fixtures.MonkeyPatch(name, find_key))
         self.conf = self.useFixture(config_fixture.Config(CONF))
+        self.log = self.useFixture(fixtures.FakeLogger())
         self.done = []
         for name in ('heartbeat', 'update_backup', 'report_root', 'notify_end', 'notify_exc_info'):
             self.record(name)
@@ -86,10 +88,21 @@ class ConductorTest(base.BaseTestCase):
         }
 
     def receive(self, method, context, arguments):
-        return rpc_messages.receive(self.server, context, method, **arguments)
+        """Receive a request; nobody is ever answered."""
+        self.assertEqual([], rpc_messages.receive(self.server, context, method, arguments))
 
     def send(self, guest, method, **message):
-        return self.receive(method, *self.encrypt(guest, **message))
+        self.receive(method, *self.encrypt(guest, **message))
+
+    def assert_refused(self, text, method, *message):
+        """Check that a request has no effect; message: as :meth:`receive` gets it."""
+        self.receive(method, *message)
+        self.assertIn(text, self.log.output)
+        self.assertEqual([], self.done)
+        self.bus.called.assert_not_called()
+
+    def assert_sent_in_vain(self, text, guest, method, **message):
+        self.assert_refused(text, method, *self.encrypt(guest, **message))
 
     def test_what_a_guest_reports_of_itself(self):
         one = self.guests[0]
@@ -112,84 +125,103 @@ class ConductorTest(base.BaseTestCase):
             ('update_backup', {'backup_id': 'backup', 'state': 'FAILED'}),
             ('report_root', {}),
         ):
-            error = self.assertRaises(
-                UNTRUSTED, self.send, one, method, instance_id=two.id, **arguments
-            )
-            self.assertIn(one.id, str(error))
-            self.assertIn(two.id, str(error))
-        self.assertEqual([], self.done)
+            text = f"Guest {one.id} has sent a message about another instance, '{two.id}'"
+            self.assert_sent_in_vain(text, one, method, instance_id=two.id, **arguments)
+
+    def test_what_a_guest_may_not_tell_of_its_backup(self):
+        one = self.guests[0]
+        for name, value, text in (
+            ('storage_driver', 'cinder', "no agent sends of a backup: 'storage_driver'"),
+            ('tenant_id', 'other', "'tenant_id'"),
+            ('deleted', True, "'deleted'"),
+            ('location', f'cinder://{one.id}', 'has sent a snapshot as the location'),
+        ):
+            message = {'instance_id': one.id, 'backup_id': 'backup', name: value}
+            self.assert_sent_in_vain(text, one, 'update_backup', **message)
+
+    def test_what_troves_agent_tells_of_its_backup(self):
+        """Each name that Trove's agent sends is accepted."""
+        source = inspect.getsource(agent_service)
+        source = source[source.index('backup_state = {') :]
+        sent = set(re.findall(r"(?m)^ +'(\w+)': .+,?$", source))
+        self.assertLessEqual({'state', 'location', 'checksum'}, sent)
+        self.assertLessEqual(sent - {'backup_id'}, manager._BACKUP_FIELDS)
 
     def test_in_the_name_of_another(self):
         """Its key is not the one of the instance that it names."""
         one, two = self.guests
-        self.assertRaises(
-            UNTRUSTED, self.send, one, 'report_root', sender_id=two.id, instance_id=two.id
+        message = {'sender_id': two.id, 'instance_id': two.id}
+        self.assert_sent_in_vain('is not encrypted', one, 'report_root', **message)
+
+    def test_an_instance_that_is_not_known(self):
+        other = str(uuid.uuid4())
+        message = {'sender_id': other, 'instance_id': other}
+        self.assert_sent_in_vain(
+            'the key of the instance', self.guests[0], 'report_root', **message
         )
-        self.assertEqual([], self.done)
+
+    def test_an_instance_without_a_key(self):
+        """Nobody else may speak for it either."""
+        one = self.guests[0]
+        for key in (None, ''):
+            self.keys[one.id] = key
+            one.key = ''
+            self.assert_sent_in_vain('is not encrypted', one, 'report_root', instance_id=one.id)
 
     def test_plain_text(self):
         one = self.guests[0]
         context = rpc_messages.request_context().to_dict()
         for forged in (context, {**context, 'csz-instance-id': one.id, 'context': 'plain'}):
-            self.assertRaises(
-                UNTRUSTED, self.receive, 'report_root', forged, {'instance_id': one.id}
-            )
-        self.assertEqual([], self.done)
+            self.assert_refused('it ', 'report_root', forged, {'instance_id': one.id})
 
     def test_plain_arguments(self):
         one = self.guests[0]
         for plain in (one.id, f'"{one.id}"', '{"entity": "x"}', '[]', None, 7):
             context, _none = self.encrypt(one)
-            self.assertRaises(
-                UNTRUSTED, self.receive, 'report_root', context, {'instance_id': plain}
-            )
-        self.assertEqual([], self.done)
+            self.assert_refused('Refused', 'report_root', context, {'instance_id': plain})
 
     def test_arguments_that_another_guest_has_encrypted(self):
-        """A captured argument must not help."""
+        """A captured argument must not help, nor may it tell whether it can be decrypted."""
         one, two = self.guests
         context, _none = self.encrypt(one)
         _context, captured = self.encrypt(two, instance_id=two.id)
-        error = self.assertRaises(UNTRUSTED, self.receive, 'report_root', context, captured)
-        self.assertIn(two.id, str(error))
-        self.assertEqual([], self.done)
+        broken = {'instance_id': captured['instance_id'].replace('entity": "', 'entity": "AAAA')}
+        for arguments in (captured, broken):
+            self.assert_refused('has not encrypted', 'report_root', context.copy(), arguments)
+            self.assertNotIn('different keys', self.log.output)
+
+    def test_calls_methods_of_guests_only(self):
+        """Trove's configuration is an attribute of each manager, and is reset by a call."""
+        one = self.guests[0]
+        for method in ('conf', 'run_periodic_tasks', 'add_periodic_task', '_message_too_old'):
+            self.assert_sent_in_vain('NoSuchMethod', one, method)
+        self.assertEqual(one.id, CONF.guest_id)
 
     def test_the_notification_of_a_context(self):
         one = self.guests[0]
         context = rpc_messages.request_context(CALLED)
-        self.assertRaises(
-            UNTRUSTED, self.send, one, 'report_root', context=context, instance_id=one.id
-        )
-        self.bus.called.assert_not_called()
-        self.assertEqual([], self.done)
+        self.assert_sent_in_vain(CALLED, one, 'report_root', context=context, instance_id=one.id)
 
     def test_the_notification_of_a_message(self):
         one, two = self.guests
-        ended = {'notification_args': {}}
-        failed = {'message': 'text', 'exception': []}
         good = {'notification_classname': RESTART, 'request_id': 'request'}
-        for method, arguments in (('notify_end', ended), ('notify_exc_info', failed)):
-            for accepted in (good, {**good, 'instance_id': one.id}):
-                self.send(one, method, serialized_notification=accepted, **arguments)
-            self.assertEqual([method, method], [each[0] for each in self.done])
-            self.done.clear()
-            for forged in (
-                {**good, 'notification_classname': CALLED},
-                {**good, 'instance_id': two.id},
-            ):
-                self.assertRaises(
-                    UNTRUSTED, self.send, one, method, serialized_notification=forged, **arguments
-                )
-        self.assertRaises(
-            UNTRUSTED,
-            self.send,
-            one,
-            'notify_end',
-            serialized_notification=good,
-            notification_args={'instance_id': two.id},
-        )
-        self.assertEqual([], self.done)
-        self.bus.called.assert_not_called()
+        forged = {**good, 'notification_classname': CALLED}
+        for method, arguments in (
+            ('notify_end', {'notification_args': {}}),
+            ('notify_exc_info', {'message': 'text', 'exception': []}),
+        ):
+            self.send(one, method, serialized_notification=good, **arguments)
+            self.assertEqual((method, good), self.done.pop()[:2])
+            # An error would be shown to the tenant of the other instance.
+            other = {**good, 'instance_id': two.id}
+            self.send(one, method, serialized_notification=other, **arguments)
+            self.assertEqual((method, {**good, 'instance_id': one.id}), self.done.pop()[:2])
+            self.assert_sent_in_vain(
+                CALLED, one, method, serialized_notification=forged, **arguments
+            )
+        arguments = {'notification_args': {'instance_id': two.id, 'x': 1}}
+        self.send(one, 'notify_end', serialized_notification=good, **arguments)
+        self.assertEqual([('notify_end', good, {'instance_id': one.id, 'x': 1})], self.done)
 
     def test_without_encryption(self):
         """Nothing tells the sender, but no class of his is called."""
@@ -198,18 +230,15 @@ class ConductorTest(base.BaseTestCase):
         one.key = None
         self.send(one, 'report_root', instance_id=two.id)
         self.assertEqual([('report_root', two.id, None)], self.done)
+        self.done.clear()
         context = rpc_messages.request_context(CALLED)
-        self.assertRaises(
-            UNTRUSTED, self.send, one, 'report_root', context=context, instance_id=one.id
-        )
-        self.bus.called.assert_not_called()
+        self.assert_sent_in_vain(CALLED, one, 'report_root', context=context, instance_id=one.id)
 
     def test_troves_own_conductor_believes_a_guest(self):
         """Once this fails, Trove needs no other manager."""
-        self.server = self.stock_server
         one, two = self.guests
-        self.send(one, 'report_root', instance_id=two.id)
-        self.assertEqual([('report_root', two.id)], self.done)
-        context = rpc_messages.request_context(CALLED)
-        self.send(one, 'report_root', context=context, instance_id=one.id)
+        for context in (None, rpc_messages.request_context(CALLED)):
+            context, arguments = self.encrypt(one, context, instance_id=two.id)
+            rpc_messages.receive(self.stock_server, context, 'report_root', arguments)
+        self.assertEqual([('report_root', two.id), ('report_root', two.id)], self.done)
         self.bus.called.assert_called_once()

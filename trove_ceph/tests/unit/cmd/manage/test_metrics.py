@@ -174,6 +174,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         store.complete(claim)
         store.request('three', Requester.TENANT, 'why')
         store.fail(store.claim('three', Claimant('x')), 'no space')
+        self.now = now - 2 * hour
         store.request('three', Requester.TENANT, 'why')
         # That a replica failed long ago, such as for want of quota, says nothing of it now.
         self.trove.add('four')

@@ -138,12 +138,16 @@ class BackupDeletion:
                 raise exceptions.BusyError(f'backup {self._backup_id} is still in use by {busy}')
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
-        locks = {tasks.snapshot_lock(place) for place in (record.location, record.copy) if place}
-        return [
-            one
-            for one in self._deps.storage.list_jobs()
-            if one.state.is_active and locks.intersection(one.work.locks)
-        ]
+        places = [place for place in (record.location, record.copy) if place]
+        jobs, silent = self._deps.storage.survey_jobs()
+        # A job that reads the backup, or copies it, is recorded in one of these pools.
+        if unknown := sorted({place.pool for place in places}.intersection(silent)):
+            raise exceptions.CephUnreachableError(
+                f'backup {self._backup_id}: pool {", ".join(unknown)} does not answer, and may '
+                'have jobs that use the backup'
+            )
+        locks = set(map(tasks.snapshot_lock, places))
+        return [one for one in jobs if one.state.is_active and locks.intersection(one.work.locks)]
 
     def _delete_copy(self) -> None:
         record = self._records.find(self._backup_id)

@@ -184,7 +184,11 @@ def remove_images(deps: BackupDependencies, operation_id: str) -> None:
 
 
 def _remove_image(deps: BackupDependencies, image: image_types.ImageRef) -> None:
-    with contextlib.suppress(exceptions.NotFoundError):
+    try:
         facts = deps.storage.describe(image)
+    except (exceptions.NotFoundError, exceptions.InvalidRequestError):
+        # The storage service refuses a pool that no tier has. It has none of our images.
+        return
+    with contextlib.suppress(exceptions.NotFoundError):
         volume_cleanup.trash(deps, image, facts.image_id)
         volume_cleanup.purge_trashed(deps)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 
+import fixtures
 from oslotest import base
 from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import create, delete, recovery, tenant_errors, volume_cleanup
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import vault_helpers
@@ -161,6 +163,31 @@ class DeletionTest(base.BaseTestCase):
         self.delete(backup)
         self.assertEqual(tasks.JobState.CANCELED, storage.find_job('copy').state)
         self.assertEqual([], self.world.snapshots())
+
+    def silence(self, *pools):
+        """Have pools not answer."""
+        stock = rpcapi.StorageAPI.survey_jobs
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.storage_service.rpcapi.StorageAPI.survey_jobs',
+                lambda api: (stock(api)[0], list(pools)),
+            )
+        )
+
+    def test_a_lost_pool_of_others_delays_nothing(self):
+        """Such as one with a single copy of each object."""
+        backup = take(self.world)
+        self.silence('replicas')
+        self.delete(backup)
+        self.assertEqual([], self.world.snapshots())
+
+    def test_waits_for_the_pools_of_the_backup(self):
+        backup = take(self.world)
+        pool = self.world.records.get(backup).location.pool
+        self.silence(pool)
+        error = self.assertRaises(exceptions.CephUnreachableError, self.delete, backup)
+        self.assertIn(f'pool {pool} does not answer', str(error))
+        self.assertEqual(1, len(self.world.snapshots()))
 
     def test_continues_after_a_kill(self):
         backup = take(self.world)

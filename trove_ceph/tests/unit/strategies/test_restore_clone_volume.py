@@ -185,6 +185,21 @@ class VolumeCloneTest(base.BaseTestCase):
             self.assertEqual([], self.world.records.kept_volumes())
         self.assertEqual({(1, False), (1, True), (2, False)}, observed)
 
+    def test_removes_the_leftovers_beside_a_back_end_of_others(self):
+        """The storage service refuses its pool, which is that of no tier."""
+        request = restore_request(self.world, size_gib=2)
+        deps = self.world.deps()
+        plan = planning.plan(deps, request, prefer_copy=True)
+        for step in clone_volume.VolumeClone(deps, request, plan).steps():
+            if self.left()[0]:
+                break
+            step.do()
+        self.assertTrue(self.left()[0])
+        self.world.cinder.backends['one@other#other'] = 'pool-of-others'
+        instance = self.world.trove.find_instance(self.world.restored.id)
+        cloned_volume.remove(deps, instance.id, instance.id, instance.project_id)
+        self.assertEqual((set(), []), self.left())
+
     def test_keeps_volumes_of_other_projects(self):
         volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)
         volume['metadata'] = {cinder_resources.OPERATION_KEY: self.world.restored.id}

@@ -29,7 +29,7 @@ NVME, OTHER = 'lab@nvme#nvme', 'lab@lvm#lvm'
 SERVICE = 'service'
 LIMIT_SEC = 20
 #: Requests that change nothing.
-READS = ('cinder GET', 'storage describe', 'storage list_jobs', 'storage list_trash')
+READS = ('cinder GET', 'storage describe', 'storage survey_jobs', 'storage list_trash')
 
 
 class World(service_world.World):

@@ -2,7 +2,8 @@
 """Trove's conductor, for ``[DEFAULT] conductor_manager``: a guest reports on itself alone.
 
 Trove's own believes the instance id in a message, calls the class of a notification that a guest
-names, and sets whatever column of a backup a guest names.
+names, and sets whatever column of a backup a guest names. It does not record that a guest reports
+while its server has to be restarted.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from trove.conductor import manager
 
 from trove_ceph import exceptions
 from trove_ceph.conductor import serializer
+from trove_ceph.trove_adapter import agent_reports
 from trove_ceph.trove_compat import check, hooks, strict_rpc
 
 #: What agents report of a backup. The rest of its row is Trove's.
@@ -37,6 +39,7 @@ class Manager(manager.Manager):
         """Store the state that a guest reports of its server."""
         _check_sender(context, instance_id)
         super().heartbeat(context, instance_id, payload, sent)
+        agent_reports.note(instance_id, sent)
 
     def update_backup(self, context, instance_id, backup_id, sent=None, **backup_fields):
         """Store what a guest reports of a backup that it takes."""

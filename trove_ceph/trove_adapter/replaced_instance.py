@@ -171,7 +171,7 @@ class ReplacedInstances:
             .values(
                 status_id=status.code,
                 status_description=status.description,
-                updated_at=self._transactions.clock(),
+                updated_at=self._transactions.database_time(session),
             )
         )
 

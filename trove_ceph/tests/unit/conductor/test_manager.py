@@ -55,9 +55,15 @@ class ConductorTest(base.BaseTestCase):
             self.useFixture(fixtures.MonkeyPatch(name, find_key))
         self.conf = self.useFixture(config_fixture.Config(CONF))
         self.log = self.useFixture(fixtures.FakeLogger())
-        self.done = []
+        self.done, self.reports = [], []
         for name in ('heartbeat', 'update_backup', 'report_root', 'notify_end', 'notify_exc_info'):
             self.record(name)
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.trove_adapter.agent_reports.note',
+                lambda *report: self.reports.append(report),
+            )
+        )
         self.stock_server = self.serve(trove_manager.Manager())
         self.server = self.serve(manager.Manager())
 
@@ -98,7 +104,7 @@ class ConductorTest(base.BaseTestCase):
         """Check that a request has no effect; message: as :meth:`receive` gets it."""
         self.receive(method, *message)
         self.assertIn(text, self.log.output)
-        self.assertEqual([], self.done)
+        self.assertEqual(([], []), (self.done, self.reports))
         self.bus.called.assert_not_called()
 
     def assert_sent_in_vain(self, text, guest, method, **message):
@@ -117,6 +123,7 @@ class ConductorTest(base.BaseTestCase):
             ],
             self.done,
         )
+        self.assertEqual([(one.id, None)], self.reports)
 
     def test_what_a_guest_reports_of_another(self):
         one, two = self.guests

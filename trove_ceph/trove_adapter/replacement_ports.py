@@ -7,12 +7,14 @@ from typing import Any
 
 import keystoneauth1.exceptions
 from neutronclient.common import exceptions as neutron_exceptions
+from oslo_log import log as logging
 from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.strategies.replacement.dependencies import Ports
 
+LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 #: As Nova leaves a port that it did not create.
@@ -52,10 +54,12 @@ class ReplacementPorts:
             ):
                 self._client.update_port(port_id, {'port': {'admin_state_up': False}})
 
-    def free(self, port_ids: Collection[str]) -> None:
+    def free(self, port_ids: Collection[str], server_ids: Collection[str]) -> None:
         """Unbind ports from servers that are deleted, so that another one can have them.
 
-        Do nothing for those that do not exist.
+        Do nothing for those that do not exist, or that another server has by now.
+
+        :param server_ids: the deleted servers
         """
         for port_id in port_ids:
             with (
@@ -63,8 +67,15 @@ class ReplacementPorts:
                 contextlib.suppress(neutron_exceptions.NotFound),
             ):
                 port = self._client.show_port(port_id)['port']
-                if port.get('device_id') or port.get('binding:host_id'):
-                    self._client.update_port(port_id, {'port': dict(_UNBOUND)})
+                device_id = port.get('device_id') or ''
+                if device_id and device_id not in server_ids:
+                    LOG.warning('Port %s is not unbound: server %s has it', port_id, device_id)
+                elif device_id or port.get('binding:host_id'):
+                    # Neutron refuses it if the port was changed since, as by a worker that has
+                    # bound it to the next server.
+                    self._client.update_port(
+                        port_id, {'port': dict(_UNBOUND)}, port.get('revision_number')
+                    )
 
     def find_gone(self, port_ids: Collection[str]) -> Sequence[str]:
         """Return those of some ports that do not exist any more."""

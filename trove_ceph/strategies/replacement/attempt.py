@@ -149,7 +149,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReplacementDependencies, Replacemen
         assert self.record.volume_id is not None
         self.deps.volumes.fence(self.record.volume_id, self.confirm_claim)
         self.detach(server_ids)
-        self.deps.network.free(self.record.port_ids)
+        self.deps.network.free(self.record.port_ids, server_ids)
 
     def detach(self, server_ids: Collection[str]) -> None:
         """Return when the volume is attached to no server.

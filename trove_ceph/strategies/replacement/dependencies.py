@@ -202,10 +202,12 @@ class Network(Protocol):
     def cut_off(self, port_ids: Collection[str]) -> None:
         """Set ports administratively down; do nothing for those that do not exist."""
 
-    def free(self, port_ids: Collection[str]) -> None:
+    def free(self, port_ids: Collection[str], server_ids: Collection[str]) -> None:
         """Unbind ports from servers that are deleted, so that another one can have them.
 
-        Do nothing for those that do not exist.
+        Do nothing for those that do not exist, or that another server has by now.
+
+        :param server_ids: the deleted servers
         """
 
     def find_gone(self, port_ids: Collection[str]) -> Sequence[str]:

@@ -208,9 +208,11 @@ class Network:
             if port_id in self._world.ports:
                 self._world.ports[port_id].is_up = False
 
-    def free(self, port_ids):
+    def free(self, port_ids, server_ids):
         for port_id in set(port_ids) - set(self.find_gone(port_ids)):
             port = self._world.ports[port_id]
+            if port.device not in (None, *server_ids):
+                continue
             assert port.device not in self._world.servers, 'a port was taken from a server'
             port.device = None
 

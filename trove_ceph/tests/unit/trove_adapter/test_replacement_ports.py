@@ -30,6 +30,11 @@ class Cloud(test_guest_servers.Cloud):
         self.refusal, self.most_ports = None, math.inf
 
     def send(self, request, **named):
+        expected = request.headers.get('If-Match', '')
+        port = self.ports.get(request.url.rpartition('/')[2], {})
+        if expected and expected != f'revision_number={port.get("revision_number")}':
+            error = {'type': 'RevisionNumberConstraintFailed', 'message': expected, 'detail': ''}
+            return self._answer(request, 412, {'NeutronError': error})
         is_creation = request.method == 'POST' and request.url.endswith('/ports')
         if is_creation and len(self.ports) >= self.most_ports:
             error = {'type': self.refusal, 'message': 'no more', 'detail': ''}
@@ -120,7 +125,7 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
     def test_frees_ports_that_a_lost_host_still_has(self):
         """Nova's local deletion of a server leaves them bound."""
         for _again in range(2):
-            self.ports.free(['first'])
+            self.ports.free(['first'], ['old-server'])
             port = self.cloud.ports['first']
             self.assertEqual(
                 ('', '', None), (port['device_id'], port['device_owner'], port['binding:host_id'])
@@ -128,9 +133,33 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
         changes = [one for one in self.cloud.requests if one[0] == 'PUT']
         self.assertEqual(1, len(changes))
 
+    def test_takes_no_port_from_another_server(self):
+        """A worker that was suspended may come late."""
+        self.cloud.ports['first']['device_id'] = 'new-server'
+        before = dict(self.cloud.ports['first'])
+        self.ports.free(['first'], ['old-server'])
+        self.assertEqual(before, self.cloud.ports['first'])
+
+    def test_takes_no_port_that_another_server_gets_meanwhile(self):
+        show = self.cloud.get_ports
+
+        def bind(rest, query, body):
+            found = show(rest, query, body)
+            if rest:
+                found = {'port': dict(found['port'])}
+                self.cloud.ports[rest] |= {'device_id': 'new-server', 'revision_number': 8}
+            return found
+
+        self.cloud.ports['first']['revision_number'] = 7
+        self.cloud.get_ports = bind
+        self.assertRaises(
+            exceptions.ServiceUnavailableError, self.ports.free, ['first'], ['old-server']
+        )
+        self.assertEqual('new-server', self.cloud.ports['first']['device_id'])
+
     def test_ports_that_a_tenant_has_deleted(self):
         self.assertEqual(['gone'], self.ports.find_gone(['gone', 'first']))
-        self.ports.free(['gone', 'first'])
+        self.ports.free(['gone', 'first'], ['old-server'])
         self.assertEqual('', self.cloud.ports['first']['device_id'])
 
     def test_creates_one_management_port(self):
@@ -198,12 +227,12 @@ class ReplacementPortsTest(test_guest_config.ConfigTestCase):
 
     def test_neutron_that_does_not_answer(self):
         self.cloud.failure = 503
-        for verb, argument in (
+        for verb, *arguments in (
             (self.ports.find_ports, RECORD),
             (self.ports.cut_off, ['agent']),
-            (self.ports.free, ['first']),
+            (self.ports.free, ['first'], ['old-server']),
             (self.ports.find_gone, ['first']),
             (self.ports.create_management_port, RECORD),
             (self.ports.delete, ['agent']),
         ):
-            self.assertRaises(exceptions.ServiceUnavailableError, verb, argument)
+            self.assertRaises(exceptions.ServiceUnavailableError, verb, *arguments)

@@ -105,7 +105,8 @@ class FailoversController(controller.Controller):
             # Resizes and the moves of a host are forced as well.
             and one.kind is ReplacementKind.FAILOVER
             and one.cause in (None, FailoverCause.REQUEST)
-            and one.created_at > now - _WINDOW
+            # The clock of the database may have been ahead.
+            and now - _WINDOW < one.created_at <= now
         )
         if len(forced) >= _MOST_FORCED:
             again_at = (forced[-_MOST_FORCED] + _WINDOW).replace(microsecond=0)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What earlier automatic failovers allow now; pure functions."""
+"""What earlier automatic failovers allow now; pure functions.
+
+Those of a time that is still to come do not count: the clock of the database was ahead then, and
+nothing would be moved until it gets there.
+"""
 
 import datetime
 from collections.abc import Sequence
@@ -19,7 +23,8 @@ def used_of_limit(replacements: Sequence[ReplacementRecord], time: datetime.date
     One that has ended and moved nothing does not count.
     """
     return sum(
-        time - one.created_at < _HOUR and (one.state.is_open or one.fenced_at is not None)
+        time - one.created_at < _HOUR
+        and (one.state.is_open or (one.fenced_at is not None and one.created_at <= time))
         for one in replacements
     )
 
@@ -41,7 +46,7 @@ def why_paused(
     ended = [
         (one.ended_at, one.fenced_at is not None)
         for one in replacements
-        if one.instance_id == instance_id and one.ended_at is not None
+        if one.instance_id == instance_id and one.ended_at is not None and one.ended_at <= time
     ]
     fenced = [ended_at for ended_at, is_fenced in ended if is_fenced]
     unmoved = [ended_at for ended_at, is_fenced in ended if not is_fenced]

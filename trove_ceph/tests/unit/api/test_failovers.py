@@ -166,6 +166,15 @@ class FailoversTest(base.BaseTestCase):
         self.world.now += 31 * MINUTE
         self.fail_over(force=True)
 
+    def test_forced_ones_of_a_time_to_come_do_not_count(self):
+        """The clock of the database was ahead."""
+        now = self.world.now
+        self.world.now += 60 * 24 * 30 * MINUTE
+        for _ in range(3):
+            self.world.end(self.fail_over(force=True)['id'])
+        self.world.now = now
+        self.fail_over(force=True)
+
     def test_resizes_and_moves_of_a_host_are_not_forced_failovers(self):
         for _ in range(3):
             shown = self.fail_over(force=True)

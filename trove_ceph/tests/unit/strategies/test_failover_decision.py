@@ -295,6 +295,25 @@ class DecisionTest(base.BaseTestCase):
             decided = self.failed('db-0').run({'db-0': FAILED}, 4, replacements=earlier)
             self.assertEqual(moved, decided.to_replace)
 
+    def test_those_of_a_time_to_come_hold_nothing(self):
+        """The clock of the database was a month ahead."""
+        ahead_sec = -30 * 24 * 3600
+        later = [
+            replacement('db-0', ReplacementState.COMPLETED, ahead_sec, ahead_sec - 60),
+            replacement('db-1', ReplacementState.FAILED, ahead_sec, ahead_sec, is_fenced=False),
+        ]
+        settings = facts.FailoverSettings(most_per_hour=1)
+        decided = self.failed('db-0', settings=settings).run(
+            {'db-0': FAILED}, 4, replacements=later
+        )
+        self.assertEqual((0, ('db-0',)), (decided.used, decided.to_replace))
+        # One that works now counts all the same.
+        later.append(replacement('db-2', ReplacementState.MOVING, ahead_sec))
+        decided = self.failed('db-0', settings=settings).run(
+            {'db-0': FAILED}, 4, replacements=later
+        )
+        self.assertEqual((1, ()), (decided.used, decided.to_replace))
+
     def test_the_short_pause_is_no_longer_than_the_other(self):
         settings = facts.FailoverSettings(pause=datetime.timedelta(0))
         unmoved = [replacement('db-0', ReplacementState.FAILED, 420, 1, is_fenced=False)]

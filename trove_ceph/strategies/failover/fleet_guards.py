@@ -26,6 +26,8 @@ from trove_ceph.strategies.failover.memory import WatchMemory
 
 #: A database that cannot be replaced and is silent for longer says nothing of the fleet.
 _STALE_SEC = 86400
+#: A network that fails silences all hosts, which fill the log and the report otherwise.
+_MOST_NAMED = 10
 
 
 def down_hosts(hosts: Mapping[str, HostState]) -> Sequence[str]:
@@ -76,6 +78,15 @@ def why_hold(
         return f'not all signs are known: {"; ".join(facts.failures)}'
     if not silent:
         return None
+    # First, since nothing is asked about the databases of so many hosts, so that the agents there
+    # would look silent for no reason.
+    down = down_hosts(facts.hosts)
+    if len(down) > settings.most_hosts_down:
+        return (
+            f'{len(down)} hosts do not report to Nova, more than {settings.most_hosts_down}: '
+            f'{_names(down)}; repair them or what connects them, or disable in Nova those that '
+            'failed'
+        )
     unexplained = len(set(silent).difference(facts.on_down_hosts))
     counted = unexplained + reporting
     if unexplained > max(1, settings.most_silent_share * counted):
@@ -86,13 +97,13 @@ def why_hold(
         )
     if not reporting:
         return 'no other agent reports, so that the message bus or the conductor may have failed'
-    down = down_hosts(facts.hosts)
-    if len(down) > settings.most_hosts_down:
-        return (
-            f'{len(down)} hosts do not report to Nova, more than {settings.most_hosts_down}: '
-            f'{", ".join(down)}'
-        )
     return None
+
+
+def _names(hosts: Sequence[str]) -> str:
+    left_out = len(hosts) - _MOST_NAMED
+    named = ', '.join(hosts[:_MOST_NAMED])
+    return f'{named} and {left_out} more' if left_out > 0 else named
 
 
 def why_no_control(facts: RoundFacts) -> str | None:

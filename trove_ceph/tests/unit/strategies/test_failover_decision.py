@@ -209,9 +209,23 @@ class DecisionTest(base.BaseTestCase):
     def test_several_hosts_down_move_nothing(self):
         hosts = HOSTS | {'dead-too': HostState(is_up=False)}
         self.assert_held('2 hosts do not report to Nova, more than 1: dead, dead-too', hosts=hosts)
+        # They have more of the databases than may be silent, or all: the hosts are the cause.
+        for dead in (FLEET[:4], FLEET):
+            self.assert_held(
+                '2 hosts do not report to Nova',
+                *(self.failed(*dead), dict.fromkeys(dead, FAILED)),
+                hosts=hosts,
+            )
         # An operator knows of this one.
         hosts['dead-too'] = HostState(is_up=False, disabled_because='retired')
         self.assertEqual(('db-0',), self.rounds.run({'db-0': FAILED}, 3, hosts=hosts).to_replace)
+
+    def test_many_hosts_down_are_not_all_named(self):
+        hosts = {f'host-{number:02}': HostState(is_up=False) for number in range(30)}
+        self.assert_held('30 hosts do not report to Nova', hosts=hosts)
+        hold = self.rounds.run({'db-0': FAILED}, hosts=hosts).hold
+        self.assertIn('host-08, host-09 and 20 more', hold)
+        self.assertNotIn('host-10', hold)
 
     def test_what_does_not_answer_moves_nothing(self):
         self.assert_held(

@@ -160,6 +160,17 @@ class WatcherTest(base.BaseTestCase):
         self.assert_nothing_moves()
         self.assertIn('2 hosts do not report to Nova', self.world.report()['hold'])
 
+    def test_several_dead_hosts_with_most_of_the_databases_are_named(self):
+        self.world.kill(*self.world.ids[:3])
+        self.world.kill(*self.world.ids[3:6], host='two')
+        self.assert_nothing_moves()
+        hold = self.world.report()['hold']
+        self.assertIn('2 hosts do not report to Nova, more than 1: one, two', hold)
+        # An operator knows of one of them.
+        self.world.hosts['two'] = HostState(is_up=False, disabled_because='no power')
+        self.run_rounds()
+        self.assertEqual(self.world.ids[:3], self.world.requested())
+
     def test_a_dead_host_with_half_of_the_databases(self):
         """Also those without a policy are known to have been there."""
         self.world.policies.add(Scope.INSTANCE, 'db-4', enabled=False)

@@ -107,10 +107,12 @@ class WatchFigures:
 
     :param report_age_sec: age in seconds of its last report; None: it has never reported
     :param is_in_maintenance: whether an operator has suspended automatic failover
+    :param is_held: whether the last report says that something holds all automatic failovers
     """
 
     report_age_sec: float | None
     is_in_maintenance: bool
+    is_held: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,11 +316,13 @@ def _count_not_waiting(session: orm.Session) -> int:
 def _watch_figures(session: orm.Session, now: datetime.datetime) -> WatchFigures:
     row = tables.FailoverWatchRow
     # There is one row at most.
-    found = session.execute(sa.select(row.reported_at, row.maintenance_since)).first()
+    columns = (row.reported_at, row.maintenance_since, row.report)
+    found = session.execute(sa.select(*columns)).first()
     if found is None:
-        return WatchFigures(None, False)
+        return WatchFigures(None, False, False)
     age_sec = None if found.reported_at is None else (now - found.reported_at).total_seconds()
-    return WatchFigures(age_sec, found.maintenance_since is not None)
+    is_held = (found.report or {}).get('hold') is not None
+    return WatchFigures(age_sec, found.maintenance_since is not None, is_held)
 
 
 def _orphan_figures(session: orm.Session, now: datetime.datetime) -> OrphanFigures:

@@ -157,6 +157,11 @@ WATCH_AGE = Description(
 WATCH_MAINTENANCE = Description(
     'trove_ceph_failover_maintenance', 'Whether an operator has suspended automatic failover.'
 )
+WATCH_HELD = Description(
+    'trove_ceph_failover_held',
+    'Whether something holds all automatic failovers by the last report of the watch, such as a '
+    'service that does not answer, or maintenance.',
+)
 ORPHANS = Description(
     'trove_ceph_orphans', 'Orphans that the last sweep for them has found and left.', ('kind',)
 )
@@ -202,6 +207,7 @@ def metrics_of(
     age = found.watch.report_age_sec
     yield WATCH_AGE.gauge({} if age is None else {(): age})
     yield WATCH_MAINTENANCE.gauge({(): int(found.watch.is_in_maintenance)})
+    yield WATCH_HELD.gauge({(): int(found.watch.is_held)})
     yield ORPHANS.gauge({(kind,): count for kind, count in found.orphans.left.items()})
     age = found.orphans.sweep_age_sec
     yield ORPHAN_SWEEP_AGE.gauge({(): math.inf if age is None else age})

@@ -188,6 +188,22 @@ class BackupMetricsTest(base.BaseTestCase):
         self.assertEqual(3600, found[name,])
         self.assertEqual(1, found['trove_ceph_failover_maintenance',])
 
+    def test_what_holds_automatic_failover(self):
+        """It is that of the last report, also of one of a round that failed."""
+        name = 'trove_ceph_failover_held'
+        self.assertEqual(0, self.samples()[name,])
+        watch = tables.FailoverWatchRow(name='w')
+        self.add(watch)
+        for report, is_held in (
+            (None, 0),
+            ({'hold': '2 hosts do not report to Nova', 'findings': []}, 1),
+            ({'hold': None, 'findings': []}, 0),
+            ({'hold': 'the last round failed: a defect'}, 1),
+        ):
+            with self.transactions.writing() as session:
+                session.execute(sa.update(tables.FailoverWatchRow).values(report=report))
+            self.assertEqual(is_held, self.samples()[name,], report)
+
     def test_the_sweep_for_orphans(self):
         name = 'trove_ceph_orphan_sweep_age_seconds'
         self.assertEqual(math.inf, self.samples()[name,])

@@ -127,6 +127,12 @@ CASES = {
         {'failover_watch_age_seconds': '20x10'},
         8,
     ),
+    'FailoverHeld': (
+        {'failover_held': '1x10', 'failover_maintenance': '0x10'},
+        # An operator knows of most of it.
+        {'failover_held': '1x10', 'failover_maintenance': '1x5 0x4'},
+        8,
+    ),
     'ReplicasBroken': (
         {'replicas_not_replicating': '1x20'},
         {'replicas_not_replicating': '1x10 0 1x9'},

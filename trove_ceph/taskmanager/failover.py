@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from trove_ceph.db import failover_policies, failover_watch, replacements
+from trove_ceph.db import failover_policies, failover_watch, replacements, source_marks
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.failover import dependencies, watcher
@@ -61,6 +61,7 @@ def make_dependencies(
         watch=failover_watch.FailoverWatchStore(),
         policies=failover_policies.FailoverPolicyStore(),
         replacements=replacements.ReplacementStore(),
+        marks=source_marks.SourceMarkStore(),
         databases=failover_signs.Databases(),
         servers=failover_signs.Servers(guest_factory.connect_to_nova(conf)),
         volumes=Volumes(deps, storage),

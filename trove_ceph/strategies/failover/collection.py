@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from trove_ceph import exceptions
 from trove_ceph.db.failover_record import FailoverPolicy, Preference
 from trove_ceph.db.replacement_record import ReplacementRecord, RequestedBy
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.failover import fleet_guards, history, verdicts
 from trove_ceph.strategies.failover.dependencies import FailoverDependencies
@@ -40,7 +41,9 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     """
     policies = deps.policies.all()
     reports = deps.databases.list_reports()
-    listed = {one.id: one for one in deps.databases.list_instances()}
+    # Their servers are off until they are deleted, so that their silence says nothing.
+    ejected = {one for one, mark in deps.marks.list().items() if mark is SourceMark.EJECTED}
+    listed = {one.id: one for one in deps.databases.list_instances() if one.id not in ejected}
     built = {one.id: one for one in listed.values() if _is_built(one)}
     applied = _applied(policies, built)
     instances = {one.id: one for one in built.values() if _is_watched(one, reports, applied)}

@@ -10,6 +10,7 @@ from trove_ceph.db.failover_policies import FailoverPolicyStore
 from trove_ceph.db.failover_watch import FailoverWatchStore
 from trove_ceph.db.heartbeat import Heartbeat, boottime
 from trove_ceph.db.replacements import ReplacementStore
+from trove_ceph.db.source_marks import SourceMarkStore
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.failover.facts import FailoverSettings, HostState, ServerState
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
@@ -63,6 +64,7 @@ class FailoverDependencies:
     watch: FailoverWatchStore
     policies: FailoverPolicyStore
     replacements: ReplacementStore
+    marks: SourceMarkStore
     databases: Databases
     servers: Servers
     volumes: Volumes

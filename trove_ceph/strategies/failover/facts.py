@@ -101,7 +101,8 @@ class Finding:
 class RoundFacts:
     """The facts of one round.
 
-    :param instance_ids: all instances that could be replaced if they had a policy
+    :param instance_ids: all instances that could be replaced if they had a policy; not those that
+        were ejected
     :param covered: those of them with a policy
     :param prefers_replica: those of these whose policy prefers that a replica takes over
     :param signs: of the covered instances whose agents are silent

@@ -114,7 +114,7 @@ def guarded(deps: FailoverDependencies, claim: Claim) -> FailoverDependencies:
     """Return dependencies that raise ClaimLostError instead of a request once a claim is lost."""
     changes: dict[str, Any] = {
         name: claimed.Guarded(getattr(deps, name), deps.heartbeat, claim)
-        for name in ('replacements', 'policies', 'databases', 'servers', 'volumes')
+        for name in ('replacements', 'marks', 'policies', 'databases', 'servers', 'volumes')
     }
     return dataclasses.replace(deps, **changes)
 

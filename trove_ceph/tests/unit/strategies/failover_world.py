@@ -14,6 +14,7 @@ from trove_ceph.db import (
     failover_watch,
     heartbeat,
     replacements,
+    source_marks,
     transactions,
 )
 from trove_ceph.db.policy_record import Scope
@@ -54,6 +55,7 @@ class World:
         self.watch = failover_watch.FailoverWatchStore(access)
         self.policies = failover_policies.FailoverPolicyStore(access)
         self.replacements = replacements.ReplacementStore(access)
+        self.marks = source_marks.SourceMarkStore(access)
         self.hosts = {'one': HostState(is_up=True), 'two': HostState(is_up=True)}
         self.ids = [f'db-{number}' for number in range(count)]
         self.dead, self.without_clients, self.facts, self.servers = set(), set(), {}, {}
@@ -83,6 +85,7 @@ class World:
                 watch=self.watch,
                 policies=self.policies,
                 replacements=self.replacements,
+                marks=self.marks,
                 databases=_Databases(self),
                 servers=_Servers(self),
                 volumes=_Volumes(self),

@@ -8,6 +8,7 @@ from trove_ceph import exceptions
 from trove_ceph.db.failover_record import Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.db.replacement_record import FailoverCause, ReplacementState, RequestedBy
+from trove_ceph.db.source_marks import SourceMark
 from trove_ceph.strategies.failover.facts import HostState
 from trove_ceph.tests.unit.db import replacement_helpers
 from trove_ceph.tests.unit.strategies import failover_world
@@ -177,6 +178,33 @@ class WatcherTest(base.BaseTestCase):
         self.world.kill(*self.world.ids[:5])
         self.run_rounds()
         self.assertEqual(self.world.ids[:4], self.world.requested())
+
+    def stop(self, instance_id):
+        """Have a server stop by itself, on a host that reports."""
+        self.world.dead.add(instance_id)
+        self.world.servers[instance_id] = {'status': 'SHUTOFF', 'stopped_by': ''}
+
+    def test_an_ejected_source_is_not_silent(self):
+        """Its server is off; a watcher that has just begun sees its silence begin."""
+        self.make_world(count=6)
+        self.world.marks.set('db-5', SourceMark.EJECTED)
+        self.world.policies.add(Scope.INSTANCE, 'db-5', enabled=False)
+        self.stop('db-5')
+        self.watcher = self.world.watcher()
+        self.assert_nothing_moves()
+        self.assertEqual((5, 0), self.reporting_and_silent())
+        self.stop('db-1')
+        self.run_rounds()
+        self.assertEqual(['db-1'], self.world.requested())
+
+    def test_a_new_source_that_may_not_accept_writes_is_silent(self):
+        """It has the same task as the one that was ejected, and is the database."""
+        self.world.marks.set('db-5', SourceMark.UNFINISHED_EJECTION)
+        self.world.facts = {'db-5': {'task': 'EJECTION_ERROR', 'is_unfinished_source': True}}
+        self.world.kill('db-5')
+        self.run_rounds(DETECTION_SEC - 30)
+        self.assertEqual('suspect', self.world.finding('db-5')['verdict'])
+        self.assertEqual((9, 1), self.reporting_and_silent())
 
     def test_an_unreachable_bus_moves_nothing(self):
         """No report arrives, even if a database does fail at the same time."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
-from trove.common import clients_admin
 from trove.common.clients import normalize_url
 
 from trove_ceph import enums
@@ -23,7 +22,7 @@ from trove_ceph.taskmanager import (
     tier_settings,
     volume_location,
 )
-from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
+from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, service_session, trove_db
 
 # Longer than the scheduler of policies keeps requesting a trim.
 _TRIM_MAX_AGE_SEC = 900
@@ -34,7 +33,7 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
 
     :param context: of that user, for calls of guest agents
     """
-    session = clients_admin.get_keystone_session()
+    session = service_session.get()
     options = conf.trove_ceph_backup
     tiers = volume_location.VolumeLocations(options.tiers_file, options.vault_tier)
     region = conf.service_credentials.region_name

@@ -5,9 +5,10 @@ import datetime
 import functools
 from typing import Any
 
+import glanceclient
+import neutronclient.v2_0.client
 import novaclient.client
 from oslo_config import cfg
-from trove.common import clients_admin
 
 from trove_ceph import exceptions
 from trove_ceph.db import guests, replacements
@@ -21,6 +22,7 @@ from trove_ceph.trove_adapter import (
     guest_servers,
     neutron,
     nova,
+    service_session,
     trove_db,
     waiting_guest_rpcapi,
 )
@@ -66,13 +68,8 @@ def make_store(conf: cfg.ConfigOpts) -> guests.GuestStore:
 
 def make_servers(conf: cfg.ConfigOpts) -> guest_servers.GuestServers:
     """Return the servers and ports of guests, with the rights of ``[service_credentials]``."""
-    region = conf.service_credentials.region_name
     return guest_servers.GuestServers(
-        pools(conf),
-        connect_to_nova(conf),
-        # These clients read no context.
-        clients_admin.neutron_client_trove_admin(None, region),
-        clients_admin.glance_client_trove_admin(None, region),
+        pools(conf), connect_to_nova(conf), connect_to_neutron(conf), connect_to_glance(conf)
     )
 
 
@@ -111,7 +108,6 @@ def make_warm_guests(
     :param deps: of backups, whose client of Cinder it shares
     """
     store = make_store(conf)
-    region = conf.service_credentials.region_name
     return warm_guests.WarmGuests(
         store,
         make_servers(conf).request_key,
@@ -120,7 +116,7 @@ def make_warm_guests(
                 context, conf.trove_ceph_guests.bind_timeout_sec
             ),
             servers=nova.Nova(connect_to_nova(conf)),
-            ports=neutron.Neutron(clients_admin.neutron_client_trove_admin(None, region)),
+            ports=neutron.Neutron(connect_to_neutron(conf)),
             store=store,
             volumes=deps.cinder,
             fence=volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
@@ -158,9 +154,31 @@ def connect_to_nova(conf: cfg.ConfigOpts, version: str = nova.API_VERSION) -> An
     """Return a novaclient with the rights of ``[service_credentials]``."""
     return novaclient.client.Client(
         version,
-        session=clients_admin.get_keystone_session(),
+        session=service_session.get(),
         region_name=conf.service_credentials.region_name,
         **factory.nova_options(conf),
+    )
+
+
+def connect_to_neutron(conf: cfg.ConfigOpts) -> Any:
+    """Return a neutronclient with the rights of ``[service_credentials]``."""
+    return neutronclient.v2_0.client.Client(
+        session=service_session.get(),
+        region_name=conf.service_credentials.region_name,
+        service_type=conf.neutron_service_type,
+        endpoint_type=conf.neutron_endpoint_type,
+        endpoint_override=conf.neutron_url,
+    )
+
+
+def connect_to_glance(conf: cfg.ConfigOpts) -> Any:
+    """Return a glanceclient with the rights of ``[service_credentials]``."""
+    return glanceclient.Client(
+        conf.glance_client_version,
+        session=service_session.get(),
+        region_name=conf.service_credentials.region_name,
+        service_type=conf.glance_service_type,
+        interface=conf.glance_endpoint_type,
     )
 
 

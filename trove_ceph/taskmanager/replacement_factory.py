@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
-from trove.common import clients_admin
 
 from trove_ceph.db import replacements as replacement_store
 from trove_ceph.db import replicas, replication_policies
@@ -46,12 +45,8 @@ def make_dependencies(
     :param deps: of backups, whose clients it shares
     :param get_operations: returns the claims of this process on instances
     """
-    region = conf.service_credentials.region_name
     client = guest_factory.connect_to_nova(conf)
-    # These clients read no context.
-    ports = replacement_ports.ReplacementPorts(
-        clients_admin.neutron_client_trove_admin(None, region)
-    )
+    ports = replacement_ports.ReplacementPorts(guest_factory.connect_to_neutron(conf))
     warm = (
         guest_factory.make_warm_guests(conf, context, deps) if guest_factory.pools(conf) else None
     )
@@ -62,7 +57,7 @@ def make_dependencies(
         servers=replacement_servers.ReplacementServers(
             client,
             guest_factory.connect_to_nova(conf, replacement_servers.ZONE_API_VERSION),
-            clients_admin.glance_client_trove_admin(None, region),
+            guest_factory.connect_to_glance(conf),
         ),
         network=ports,
         volumes=make_volumes(deps),

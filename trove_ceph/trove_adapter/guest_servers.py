@@ -43,6 +43,8 @@ _SERVICE_ERRORS = (
     novaclient.exceptions.ClientException,
     neutron_exceptions.NeutronClientException,
     glanceclient.exc.ClientException,
+    # Without an answer.
+    glanceclient.exc.BaseException,
     keystoneauth1.exceptions.ClientException,
     oslo_db.exception.DBError,
 )

@@ -327,6 +327,8 @@ def translated(action: str) -> Iterator[None]:
         novaclient.exceptions.ClientException,
         neutron_exceptions.NeutronClientException,
         glanceclient.exc.ClientException,
+        # Without an answer.
+        glanceclient.exc.BaseException,
         keystoneauth1.exceptions.ClientException,
         oslo_db.exception.DBError,
     ) as error:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _EXIT_CODES = """\
 exit status:
   0  the command succeeded; status: databases are watched, and nothing holds automatic failover
-  1  status: no taskmanager watches the databases, or something holds automatic failover
+  1  status: no taskmanager watches the databases, no round has ended within 300 s, or something
+     holds automatic failover
   2  the command line is wrong
   3  the database did not answer, or the configuration file is wrong
 """
@@ -32,9 +33,15 @@ examples:
     trove-ceph-manage failover maintenance end
 """
 _COUNTS = ('databases', 'covered', 'reporting', 'silent', 'moved_within_hour')
+#: As in the alert TroveCephFailoverWatchSilent. A process that hangs keeps the watch.
+_LONGEST_AGE_SEC = 300
 _NOT_WATCHED = (
     'No taskmanager watches the databases: set [trove_ceph_failover] enabled for all of them, and '
     'check that one runs.'
+)
+_LATE = (
+    f'Nothing is moved: no round of it has ended within {_LONGEST_AGE_SEC} s. Look for errors in '
+    'its log; restart it if there are none.'
 )
 
 
@@ -73,7 +80,8 @@ class Status(_FailoverCommand, base.Report):
         """Return the status, as a document and as text."""
         with _store(parsed_args) as store:
             document = _document(store.read(), store.now())
-        if document['watched_by'] is None or document['hold'] is not None:
+        is_held = document['hold'] is not None
+        if document['watched_by'] is None or is_held or _is_late(document):
             self.exit_status = base.ExitStatus.DIFFERS
         return document, _text(document)
 
@@ -129,12 +137,20 @@ def _document(watch: 'FailoverWatch', now: datetime.datetime) -> Mapping[str, An
     }
 
 
+def _is_late(document: Mapping[str, Any]) -> bool:
+    """Return whether the last round that has not failed ended too long ago."""
+    age_sec = document['round_age_sec']
+    return age_sec is not None and age_sec > _LONGEST_AGE_SEC
+
+
 def _text(document: Mapping[str, Any]) -> str:
     """Return the status for people."""
     if document['watched_by'] is None:
         lines = [_NOT_WATCHED]
     else:
         lines = [f'Watched by {document["watched_by"]}.']
+        if _is_late(document):
+            lines.append(_LATE)
     if document['maintenance'] is not None:
         lines.append(
             f'Maintenance since {document["maintenance_since"]}: {document["maintenance"]}'

@@ -20,6 +20,7 @@ from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import service_session
 
 CONF = trove_cfg.CONF
 GROUP = taskmanager_conf.GROUP.name
@@ -52,6 +53,8 @@ class FactoryTest(base.BaseTestCase):
         deps = factory.make_dependencies(CONF, trove_context.TroveContext())
         self.assertEqual(worlds.SERVICE, deps.cinder.project_id)
         self.assertEqual('in-use', deps.cinder.find_volume(world.volume['id']).status)
+        for client in (deps.cinder._client, deps.servers._client):
+            self.assertEqual(service_session.TIMEOUT_SEC, client.client.session.timeout)
         # The database of Trove's configuration.
         world.records.keep_volume('volume', 'instance', 'project')
         self.assertEqual('volume', deps.records.find_kept_volume('volume').volume_id)

@@ -16,6 +16,7 @@ from trove_ceph.taskmanager import guest_factory
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.strategies import guest_world
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import service_session
 
 CONF = trove_cfg.CONF
 GROUP = 'trove_ceph_guests'
@@ -32,9 +33,6 @@ class GuestFactoryTest(base.BaseTestCase):
                 lambda: session.Session(cinder_http.Token('service', 'admin')),
             )
         )
-        for client in ('NEUTRON', 'NOVA'):
-            name = f'trove.common.clients_admin.ADMIN_{client}_CLIENT'
-            self.useFixture(fixtures.MonkeyPatch(name, None))
 
     def set(self, name, value):
         CONF.set_override(name, value, GROUP)
@@ -71,6 +69,33 @@ class GuestFactoryTest(base.BaseTestCase):
                 exceptions.InvalidConfigurationError, guest_factory.hot_volume, CONF
             )
             self.assertIn(part, str(error))
+
+    def test_requests_to_the_services_have_a_time_limit(self):
+        """Creating the clients sends none."""
+        servers = guest_factory.make_servers(CONF)
+        for client in (
+            guest_factory.connect_to_nova(CONF).client,
+            *(servers._nova.client, servers._neutron.httpclient, servers._glance.http_client),
+        ):
+            self.assertEqual(service_session.TIMEOUT_SEC, client.session.timeout, client)
+
+    def test_neutron_and_glance_are_found_by_troves_options(self):
+        for name, value in (
+            ('neutron_service_type', 'net'),
+            ('neutron_endpoint_type', 'internalURL'),
+            ('neutron_url', 'http://neutron.test:9696'),
+            ('glance_service_type', 'images'),
+            ('glance_endpoint_type', 'adminURL'),
+        ):
+            CONF.set_override(name, value)
+            self.addCleanup(CONF.clear_override, name)
+        neutron = guest_factory.connect_to_neutron(CONF).httpclient
+        self.assertEqual(
+            ('net', 'internalURL', 'http://neutron.test:9696'),
+            (neutron.service_type, neutron.interface, neutron.endpoint_override),
+        )
+        images = guest_factory.connect_to_glance(CONF).http_client
+        self.assertEqual(('images', 'adminURL'), (images.service_type, images.interface))
 
     def test_keeper_of_no_pools(self):
         """It sends no request to Nova, Neutron or Glance."""

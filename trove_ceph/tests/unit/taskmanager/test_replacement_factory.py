@@ -14,7 +14,7 @@ from trove_ceph.strategies.replacement import dependencies
 from trove_ceph.taskmanager import replacement_factory
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.taskmanager import trove_database
-from trove_ceph.trove_adapter import nova, replacement_servers
+from trove_ceph.trove_adapter import nova, replacement_servers, service_session
 
 CONF = trove_cfg.CONF
 
@@ -29,9 +29,6 @@ class ReplacementFactoryTest(base.BaseTestCase):
                 'trove.common.clients_admin.get_keystone_session',
                 lambda: session.Session(cinder_http.Token('service', 'admin')),
             )
-        )
-        self.useFixture(
-            fixtures.MonkeyPatch('trove.common.clients_admin.ADMIN_NEUTRON_CLIENT', None)
         )
         beats = heartbeat.Heartbeat(replacements.ReplacementStore().claims, 5, 45)
         self.deps = types.SimpleNamespace(
@@ -62,6 +59,14 @@ class ReplacementFactoryTest(base.BaseTestCase):
             [nova.API_VERSION, replacement_servers.ZONE_API_VERSION],
             [client.api_version.get_string() for client in (servers._client, servers._zone_client)],
         )
+
+    def test_requests_to_the_services_have_a_time_limit(self):
+        made = self.make()
+        for client in (
+            *(made.servers._client.client, made.servers._zone_client.client),
+            *(made.servers._glance.http_client, made.network._client.httpclient),
+        ):
+            self.assertEqual(service_session.TIMEOUT_SEC, client.session.timeout, client)
 
     def test_warm_guests_are_used_if_there_are_pools(self):
         self.assertIsNone(self.make().guests._warm)

@@ -123,13 +123,17 @@ class Images:
     """Glance.
 
     :ivar properties: those of each image
+    :ivar answers: whether it answers a request
     """
 
     def __init__(self):
         self.known = {'image'}
         self.properties = {}
+        self.answers = True
 
     def get(self, image_id):
+        if not self.answers:
+            raise glanceclient.exc.InvalidEndpoint('no answer')
         if image_id not in self.known:
             raise glanceclient.exc.HTTPNotFound()
         return self.properties
@@ -386,6 +390,13 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         ):
             error = self.assertRaises(exceptions.ServiceUnavailableError, verb, *arguments)
             self.assertIn('failed: ', str(error))
+
+    def test_glance_that_does_not_answer(self):
+        self.images.answers = False
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.servers.pool_key, self.specs[0]
+        )
+        self.assertIn('finding its image and its flavor failed: no answer', str(error))
 
     # Ports.
 

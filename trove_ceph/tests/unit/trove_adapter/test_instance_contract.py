@@ -3,7 +3,7 @@
 
 import inspect
 
-from trove.common import apischema, clients_admin, crypto_utils, glance, server_group
+from trove.common import apischema, crypto_utils, glance, server_group
 from trove.common import cfg as trove_cfg
 from trove.datastore import models as datastore_models
 from trove.instance import models as instance_models
@@ -145,8 +145,6 @@ class GuestServersTest(contract.ContractTestCase):
             (crypto_utils.decode_data, 'data'),
             (crypto_utils.encrypt_data, 'data, key, iv_byte_count=16'),
             (crypto_utils.decrypt_data, 'data, key, iv_byte_count=16'),
-            (clients_admin.neutron_client_trove_admin, 'context, region_name=None'),
-            (clients_admin.glance_client_trove_admin, 'context, region_name=None'),
         )
 
     def test_user_data_needs_no_instance(self):
@@ -176,6 +174,12 @@ class GuestServersTest(contract.ContractTestCase):
             *('management_networks', 'management_security_groups'),
         )
         self.assert_options(
+            neutron_service_type='network',
+            neutron_endpoint_type='publicURL',
+            neutron_url=None,
+            glance_client_version='2',
+            glance_service_type='image',
+            glance_endpoint_type='publicURL',
             management_networks=[],
             management_security_groups=[],
             volume_rootdisk_support=False,

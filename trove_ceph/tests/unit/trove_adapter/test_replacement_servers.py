@@ -206,6 +206,10 @@ class ReplacementServersTest(test_guest_config.ConfigTestCase):
         self.assertRaises(exceptions.ServiceUnavailableError, self.servers.find, 'old-server')
         self.assertRaises(exceptions.ServiceUnavailableError, self.delete)
 
+    def test_glance_that_does_not_answer(self):
+        self.images.answers = False
+        self.assertRaises(exceptions.ServiceUnavailableError, self.servers.find_needs, self.record)
+
     # Servers.
 
     def test_finds_a_server(self):

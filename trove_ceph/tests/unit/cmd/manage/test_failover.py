@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 import json
 
 import fixtures
+import sqlalchemy as sa
 from oslotest import base
 
-from trove_ceph.db import claims, failover_watch, transactions
+from trove_ceph.db import claims, failover_watch, tables, transactions
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import database
 
@@ -36,7 +38,8 @@ class FailoverTest(base.BaseTestCase):
         self.config = self.useFixture(fixtures.TempDir()).join('trove.conf')
         self.write(facade.writer.get_engine().url)
         # The command reads the clock of the database.
-        self.store = failover_watch.FailoverWatchStore(transactions.Transactions(facade))
+        self.access = transactions.Transactions(facade)
+        self.store = failover_watch.FailoverWatchStore(self.access)
 
     def write(self, url):
         with open(self.config, 'w') as config:
@@ -81,6 +84,19 @@ class FailoverTest(base.BaseTestCase):
         text = self.run_command('status', status=1).out
         self.assertIn('it failed', text)
         self.assertIn('a defect', text)
+
+    def test_a_watch_whose_rounds_do_not_end(self):
+        """Its claim is renewed as long as its process lives."""
+        self.report()
+        for age_sec, status in ((290, 0), (301, 1)):
+            reported_at = self.store.now() - datetime.timedelta(seconds=age_sec)
+            with self.access.writing() as session:
+                session.execute(sa.update(tables.FailoverWatchRow).values(reported_at=reported_at))
+            shown = self.json_of('status', status=status)
+            self.assertEqual('host/boot/1/0/0', shown['watched_by'])
+            self.assertGreaterEqual(shown['round_age_sec'], age_sec)
+        text = self.run_command('status', status=1).out
+        self.assertIn('no round of it has ended within 300 s', text)
 
     def test_maintenance(self):
         shown = self.json_of('maintenance', 'begin', '--reason', 'new switch')

@@ -28,6 +28,8 @@ _MOST_ASKED = 100
 #: are on no tier, which Cinder alone tells, do not count, but are not all tried either.
 _MOST_CONTROLS = 5
 _MOST_OTHERS = 100
+#: Of the disabled hosts that are down, Nova is asked about so many in one round.
+_MOST_DISABLED = 20
 _UNREACHABLE = (exceptions.ServiceUnavailableError, exceptions.CephUnreachableError)
 
 _Instances = Mapping[str, backup_types.Instance]
@@ -57,6 +59,9 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
     free = [one for one, reason in why_not.items() if reason is None]
     asking = _Asking(deps, now + settings.silent_sec / 3)
     on_down_hosts = asking.find_on_down_hosts([instances[one] for one in silent] if free else ())
+    # Those with a policy are held, so that they do not count against the fleet.
+    others = silent.keys() - covered - set(on_down_hosts)
+    on_disabled_hosts = asking.find_on_disabled_hosts([instances[one] for one in others])
     # The same ones in each round, until they are moved; not those that were stopped long ago. Last
     # those of which nothing was known in the last round, since each takes some seconds.
     free.sort(key=lambda one: (one in memory.unknown, one not in on_down_hosts, silent[one], one))
@@ -84,7 +89,7 @@ def collect(deps: FailoverDependencies, memory: WatchMemory, now: float) -> Roun
         signs=signs,
         control_clients=control_clients,
         hosts=asking.hosts,
-        on_down_hosts=on_down_hosts,
+        on_down_hosts={*on_down_hosts, *on_disabled_hosts},
         failures=tuple(asking.failures),
         replacements=_automatic(deps, time - history.KEPT),
         maintenance=deps.watch.read().maintenance,
@@ -115,18 +120,35 @@ class _Asking:
         self.failures: list[str] = []
 
     def find_on_down_hosts(self, silent: Collection[backup_types.Instance]) -> Collection[str]:
-        """Return which databases are on hosts that do not report to Nova.
+        """Return which databases are on enabled hosts that do not report to Nova.
 
         :param silent: whose agents are silent; if there is none, nothing is asked
         """
         if not silent:
             return frozenset()
-        servers: set[str] = set()
         try:
             self.hosts = self._deps.servers.list_hosts()
-            down = fleet_guards.down_hosts(self.hosts)
-            # With more of them nothing is moved.
-            for host in down if len(down) <= self._deps.settings.most_hosts_down else ():
+        except _UNREACHABLE as error:
+            self.failures.append(str(error))
+        down = fleet_guards.down_hosts(self.hosts)
+        # With more of them nothing is moved.
+        is_allowed = len(down) <= self._deps.settings.most_hosts_down
+        return self._find_on_hosts(silent, down if is_allowed else ())
+
+    def find_on_disabled_hosts(self, silent: Collection[backup_types.Instance]) -> Collection[str]:
+        """Return which databases are on hosts that are down and that an operator has disabled.
+
+        :param silent: whose agents are silent; if there is none, nothing is asked
+        """
+        disabled = fleet_guards.disabled_down_hosts(self.hosts)
+        return self._find_on_hosts(silent, disabled[:_MOST_DISABLED])
+
+    def _find_on_hosts(
+        self, silent: Collection[backup_types.Instance], hosts: Collection[str]
+    ) -> Collection[str]:
+        servers: set[str] = set()
+        try:
+            for host in hosts if silent and not self.failures else ():
                 servers.update(self._deps.servers.list_on_host(host))
         except _UNREACHABLE as error:
             self.failures.append(str(error))

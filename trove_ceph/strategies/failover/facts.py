@@ -108,7 +108,7 @@ class RoundFacts:
     :param signs: of the covered instances whose agents are silent
     :param hosts: by name; empty if no agent of a covered instance is silent
     :param on_down_hosts: the silent instances, with or without a policy, whose hosts do not report
-        to Nova; empty if more hosts do not than may
+        to Nova; if more enabled hosts do not than may, only those on disabled hosts
     :param control_clients: how many clients a database has whose agent reports; None: there is none
     :param failures: the services that did not answer in this round, with their errors
     :param replacements: automatic ones that are open, or have ended within the last day

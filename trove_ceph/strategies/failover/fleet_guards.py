@@ -7,10 +7,10 @@ help none of them, and interrupt those that serve.
 
 A host that fails takes all its databases with it, which may be half of a small cloud. They have one
 cause, and Nova names it: its nova-compute does not report either. So only the number of such hosts
-is limited, and not that of their databases. A failure of the message bus or of the management
-network silences several hosts. One host alone that is cut off from that network has its images open
-in Ceph, so that its databases are not moved. One that is cut off from Ceph as well serves no more,
-and each of its databases is fenced first.
+is limited, and not that of their databases. Of a host that is disabled in Nova an operator knows. A
+failure of the message bus or of the management network silences several hosts. One host alone that
+is cut off from that network has its images open in Ceph, so that its databases are not moved. One
+that is cut off from Ceph as well serves no more, and each of its databases is fenced first.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,6 +37,16 @@ def down_hosts(hosts: Mapping[str, HostState]) -> Sequence[str]:
     """
     return sorted(
         name for name, host in hosts.items() if not host.is_up and host.disabled_because is None
+    )
+
+
+def disabled_down_hosts(hosts: Mapping[str, HostState]) -> Sequence[str]:
+    """Return the hosts that do not report to Nova, and that an operator has disabled.
+
+    :param hosts: by name
+    """
+    return sorted(
+        name for name, host in hosts.items() if not host.is_up and host.disabled_because is not None
     )
 
 

@@ -179,6 +179,28 @@ class WatcherTest(base.BaseTestCase):
         self.run_rounds()
         self.assertEqual(self.world.ids[:4], self.world.requested())
 
+    def test_a_failed_host_that_is_disabled_holds_nothing(self):
+        """Its databases without a policy stay there; nothing else is asked about them."""
+        stay = self.world.ids[:4]
+        for instance_id in stay:
+            self.world.policies.add(Scope.INSTANCE, instance_id, enabled=False)
+        self.world.kill(*stay)
+        self.world.hosts['one'] = HostState(is_up=False, disabled_because='no power')
+        self.stop('db-9')
+        self.run_rounds()
+        self.assertEqual(['db-9'], self.world.requested())
+        self.assertNotIn('server-db-0', self.world.asked)
+
+    def test_a_disabled_host_that_reports_does_not_excuse_silence(self):
+        silent = self.world.ids[:4]
+        for instance_id in silent:
+            self.world.policies.add(Scope.INSTANCE, instance_id, enabled=False)
+        self.world.kill(*silent)
+        self.world.hosts['one'] = HostState(is_up=True, disabled_because='new memory')
+        self.stop('db-9')
+        self.assert_nothing_moves()
+        self.assertIn('5 of 10 databases are silent', self.world.report()['hold'])
+
     def stop(self, instance_id):
         """Have a server stop by itself, on a host that reports."""
         self.world.dead.add(instance_id)

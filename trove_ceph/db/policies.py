@@ -47,6 +47,11 @@ class PolicyStore:
         self.clock = self._transactions.clock
         self._claims = claims.Claims(self._transactions)
 
+    def database_time(self) -> datetime.datetime:
+        """Return the time of the clock that all workers share, in UTC, without a time zone."""
+        with self._transactions.reading() as session:
+            return self._transactions.database_time(session)
+
     # Policies.
 
     def all(self) -> list[BackupPolicy]:
@@ -195,7 +200,7 @@ class PolicyStore:
                         backup_id=backup_id,
                         instance_id=run.instance_id,
                         policy_id=run.policy_id,
-                        taken_at=self.clock(),
+                        taken_at=self._transactions.database_time(session),
                     )
                 )
         if not changed:

@@ -121,7 +121,7 @@ class PolicyBackup:
     """A backup that a policy requested, and that retention may therefore delete.
 
     :param number: grows from backup to backup, independent of clocks
-    :param taken_at: when it was requested
+    :param taken_at: when it was requested, by the clock of the database
     :param removal_wanted_at: when its deletion was requested
     """
 

@@ -3,7 +3,8 @@
 
 A policy keeps the last few backups, and the last one of each of the last hours, days, weeks and
 months that have a backup. The order in which the backups were taken decides which one is later, not
-the clock: a clock that was wrong for a while makes no backup expire too early.
+the clock. A clock that was ahead while backups were taken makes no other one expire too early, and
+neither does a clock that is behind now.
 """
 
 import dataclasses
@@ -54,6 +55,8 @@ def expired(
     if it failed. A damaged backup does not count in place of a good one, and expires no sooner than
     a good one would: people decide whether it is of any use.
 
+    :param now: by the clock that dated the candidates; a wrong one expires nothing that the right
+        one keeps
     :param timezone: in which days, weeks and months begin
     :param is_full: there is no room for another backup, so the last one expires too if it failed
     """
@@ -85,11 +88,14 @@ def _kept_of(
         (keep.weekly, _week),
         (keep.monthly, _month),
     ):
-        # A date in the future, from a wrong clock, counts as now and opens no period of its own.
-        latest: dict[Hashable, Candidate] = {}
-        for one in ordered:
-            latest.setdefault(period(min(one.taken_at, now), local_zone), one)
-        kept += list(latest.values())[:count]
+        # A date in the future, from a clock that was ahead, counts as now and takes no period from
+        # an older backup. If now is behind instead, that would join the periods of good backups,
+        # so what stays by the dates as they are stays, too.
+        for latest in (now, datetime.datetime.max):
+            last_of: dict[Hashable, Candidate] = {}
+            for one in ordered:
+                last_of.setdefault(period(min(one.taken_at, latest), local_zone), one)
+            kept += list(last_of.values())[:count]
     return kept
 
 

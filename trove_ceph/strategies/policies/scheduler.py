@@ -311,7 +311,8 @@ def _retain(
             candidates.append(found)
             if one.removal_wanted_at is not None:
                 requested_before.add(one.backup_id)
-    now = deps.policies.clock()
+    # The clocks of workers differ, and one of them dated the backups while another deletes them.
+    now = deps.policies.database_time()
     for backup_id in retention.expired(
         candidates, policy.keep, now, policy.timezone, is_full=is_full
     ):
@@ -378,7 +379,7 @@ def _delete_stale(
         if policy.scope is Scope.INSTANCE and policy.target not in instances:
             LOG.info('%s: delete the policy, since its instance is gone', policy)
             deps.policies.remove(policy.policy_id)
-    deps.policies.prune_backups(deps.policies.clock() - _KEEP_GONE)
+    deps.policies.prune_backups(deps.policies.database_time() - _KEEP_GONE)
 
 
 def _is_older(moment: datetime.datetime, age: datetime.timedelta, deps: PolicyDependencies) -> bool:

@@ -155,6 +155,14 @@ class PoliciesTest(base.BaseTestCase):
         self.policies.delete_backup_row('a')
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
 
+    def test_the_clock_of_the_database_dates_backups(self):
+        clocks = (lambda: self.now + LONG, lambda: self.now)
+        self.policies = policies.PolicyStore(transactions.Transactions(self.facade, *clocks))
+        self.policies.record_requested(self.begin(self.add(), 'a'), 'a')
+        (found,) = self.policies.backups_of(INSTANCE)
+        self.assertEqual(self.now, found.taken_at)
+        self.assertEqual(self.now, self.policies.database_time())
+
     def test_prunes_backups_without_a_record(self):
         store = backups.BackupStore(self.facade, lambda: self.now)
         policy, run = self.add(), None

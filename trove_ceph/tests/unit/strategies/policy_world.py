@@ -111,7 +111,16 @@ class FakeTrove:
 
 
 #: Reads; a kill at one of these would equal a kill at the next request that changes something.
-_READS = ('all', 'runs', 'backups_of', 'list_instances', 'find', 'find_named', 'clock')
+_READS = (
+    'all',
+    'runs',
+    'backups_of',
+    'list_instances',
+    'find',
+    'find_named',
+    'clock',
+    'database_time',
+)
 
 
 class Struck:
@@ -130,9 +139,12 @@ class Struck:
 class World:
     def __init__(self, path):
         self.now = datetime.datetime(2026, 3, 1)
+        # How far the clocks of the taskmanagers are ahead of that of the database.
+        self.ahead = datetime.timedelta()
         facade = database.with_tables(path)
-        self.records = backups.BackupStore(facade, lambda: self.now)
-        self.policies = policies.PolicyStore(transactions.Transactions(facade, lambda: self.now))
+        clocks = (lambda: self.now + self.ahead, lambda: self.now)
+        self.records = backups.BackupStore(facade, *clocks)
+        self.policies = policies.PolicyStore(transactions.Transactions(facade, *clocks))
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
         self._numbers = itertools.count()

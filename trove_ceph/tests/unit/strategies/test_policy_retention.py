@@ -111,6 +111,16 @@ class RetentionTest(base.BaseTestCase):
         now = datetime.datetime(2026, 10, 26)
         self.assertEqual([], self.expired(given, now, 'Europe/Berlin', hourly=2))
 
+    def test_a_clock_that_is_behind_expires_nothing_early(self):
+        given = candidates(*range(14), step=DAY)
+        for days in (1, 3, 13, 30):
+            self.assertEqual([], self.expired(given, NOW - days * DAY, daily=14), days)
+
+    def test_dates_in_the_future_displace_no_good_backup(self):
+        given = candidates(*range(14), step=DAY)
+        given += [Candidate(f'ahead{n}', 100 + n, NOW + (n + 1) * DAY) for n in range(3)]
+        self.assertEqual([], self.expired(given, daily=14))
+
     def test_keeps_the_last_good_backup(self):
         (good,) = candidates(50)
         bad = [
@@ -210,12 +220,22 @@ class RandomRetentionTest(base.BaseTestCase):
             self.assertLessEqual(set(copied[-1:]), set(stay))
             self.assertLessEqual({one for one in given if one.is_under_way}, set(stay))
             self.assertLessEqual(set(good[-keep.last :] if keep.last else ()), set(stay))
-            most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly
+            # Twice the periods: dates in the future count both as they are and as now.
+            periods = keep.hourly + keep.daily + keep.weekly + keep.monthly
+            most = keep.last + (2 if max(one.taken_at for one in given) > NOW else 1) * periods
             self.assertLessEqual(len([one for one in stay if one in good]), most + 3)
             # A second call finds nothing to do, and keeping more deletes no more.
             self.assertEqual([], retention.expired(stay, keep, NOW, zone))
             more = Retention(*(count + 1 for count in dataclasses.astuple(keep)))
             self.assertLessEqual(set(retention.expired(given, more, NOW, zone)), set(gone))
+
+    def test_a_wrong_clock_deletes_nothing_that_a_right_one_keeps(self):
+        for _ in range(100):
+            given, keep = self.throw(), self.keep()
+            right = max(one.taken_at for one in given)
+            wrong = right - self.dice.uniform(-400, 400) * DAY
+            kept = {one.backup_id for one in given} - set(retention.expired(given, keep, right))
+            self.assertEqual(set(), kept & set(retention.expired(given, keep, wrong)))
 
     def test_order_of_the_list_does_not_matter(self):
         for _ in range(50):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies at the limits of quotas, and after the death of a worker."""
 
+import datetime
+
 import fixtures
 
 from trove_ceph import exceptions
@@ -75,6 +77,24 @@ class LimitsTest(policy_world.PolicyTestCase):
         self.assertEqual(2, len(self.trove.backups))
         self.world.tick(3, 60 * MINUTE)
         self.assertNotIn(first, self.trove.backups)
+
+    def test_a_wrong_clock_of_a_taskmanager_expires_nothing_early(self):
+        """The taskmanager that follows a run may be another one than that which took backups."""
+        day = datetime.timedelta(days=1)
+        self.add(interval_min=1440, keep=Retention(daily=14))
+        for ahead in (0 * day, 20 * day, -3 * day, -30 * day, 3 * day, 400 * day):
+            self.world.tick(2 * 20, 12 * 60 * MINUTE)
+            self.world.ahead = 0 * day
+            self.world.now += day
+            scheduler.run_due(self.world.deps())
+            self.trove.work()
+            self.world.ahead = ahead
+            scheduler.run_due(self.world.deps())
+            self.world.ahead = 0 * day
+            dates = {
+                one['created_at'].date() for one in self.trove.of() if one['state'] != 'DELETING'
+            }
+            self.assertEqual(14, len(dates), ahead)
 
     def test_serves_the_longest_wait_first(self):
         self.useFixture(fixtures.MonkeyPatch(f'{scheduler.__name__}.MOST_AT_ONCE', 2))

@@ -372,8 +372,9 @@ class Manager(manager.Manager):
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def expire_unstarted_backups(self, context):
-        """Show as failed the backups whose request was lost."""
+        """Show as failed the backups whose request was lost, and those that had failed unseen."""
         expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
+        expire_unstarted.show_failures(self._deps())
 
     @periodic_task.periodic_task(spacing=_PRUNING_SPACING_SEC)
     def prune_records(self, context):

@@ -156,6 +156,15 @@ class TroveDatabase:
         )
         return [_backup(row) for row in rows if row.created.replace(tzinfo=None) < before]
 
+    def list_running_backups(self) -> list[str]:
+        """List the ids of the backups that have not begun, or are shown as being taken."""
+        model = backup_models.DBBackup
+        states = [BackupState.NEW, BackupState.BUILDING]
+        rows = model.find_by_filter(
+            filters=[model.state.in_(states)], storage_driver='cinder', deleted=False
+        )
+        return [row.id for row in rows]
+
     def begin_backup(self, backup_id: str) -> None:
         """Show a backup as being taken, and without a parent.
 

@@ -41,6 +41,9 @@ class Trove(Protocol):
     def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
         """List backups that were requested at least this long ago and have not begun."""
 
+    def list_running_backups(self) -> list[str]:
+        """List the ids of the backups that have not begun, or are shown as being taken."""
+
     def begin_backup(self, backup_id: str) -> None:
         """Show a backup as being taken, and without a parent, whose deletion would delete it.
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fail backups that no worker ever began, because the message that requested them was lost.
+"""Fail backups that no worker takes, and that block others: Trove takes one at a time.
 
-Trove takes one backup of an instance at a time, so such a backup blocks all others.
+No worker ever began one whose request was lost. One that has failed stays NEW or BUILDING in Trove
+if its worker died, or the database failed, between the record of the failure and Trove's row.
 """
 
 import datetime
@@ -9,6 +10,7 @@ import datetime
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
@@ -36,6 +38,20 @@ def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> Non
                 deps.trove.fail_backup(backup.id)
         except exceptions.TroveCephError as error:
             LOG.warning('Backup %s could not be marked as failed; will retry: %s', backup.id, error)
+
+
+def show_failures(deps: BackupDependencies) -> None:
+    """Show as failed each backup that Trove shows as running and whose record is failed."""
+    for backup_id in deps.trove.list_running_backups():
+        try:
+            record = deps.records.find(backup_id)
+            if record is not None and record.state is RecordState.FAILED:
+                LOG.warning(
+                    'Backup %s had failed and was not shown so: %s', backup_id, record.error
+                )
+                deps.trove.fail_backup(backup_id)
+        except exceptions.TroveCephError as error:
+            LOG.warning('Backup %s could not be shown as failed; will retry: %s', backup_id, error)
 
 
 def _is_ours(deps: BackupDependencies, backup: backup_types.TroveBackup) -> bool:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backups whose request never reached a taskmanager."""
 
+import contextlib
 import datetime
+import itertools
 import types
 
 from oslotest import base
@@ -11,6 +13,7 @@ from trove.backup.state import BackupState
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import create, expire_unstarted
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -24,7 +27,9 @@ class ExpireUnstartedTest(base.BaseTestCase):
         self.backup = self.world.add_backup()
 
     def expire(self, since=AT_ONCE):
+        """Do what the periodic task does."""
         expire_unstarted.expire_unstarted(self.world.deps(), since)
+        expire_unstarted.show_failures(self.world.deps())
         return trove_database.backup(self.backup.id).state
 
     def test_fails_a_backup_whose_request_was_lost(self):
@@ -48,6 +53,65 @@ class ExpireUnstartedTest(base.BaseTestCase):
         self.assertEqual([], self.world.snapshots())
         self.assertEqual(BackupState.FAILED, trove_database.backup(self.backup.id).state)
         self.assertEqual(RecordState.FAILED, self.world.records.get(self.backup.id).state)
+
+    def interrupt(self, error, operation):
+        """Run an operation that cannot show the failure of the backup in Trove."""
+
+        def fail(_backup_id):
+            raise error
+
+        show, self.world.trove.fail_backup = self.world.trove.fail_backup, fail
+        try:
+            with contextlib.suppress(exceptions.TroveCephError, interruption.Kill):
+                operation()
+        finally:
+            self.world.trove.fail_backup = show
+        self.assertEqual(RecordState.FAILED, self.world.records.get(self.backup.id).state)
+        running = backup_models.Backup.running
+        self.assertEqual(self.backup.id, running(self.world.instance.id).id)
+
+    def test_shows_failures_after_an_interruption(self):
+        """Whoever recorded the failure, and however it was interrupted before it was shown."""
+
+        def take():
+            create.create_backup(self.world.deps(), self.backup.id)
+
+        lost = exceptions.ServiceUnavailableError('the database failed')
+        for error, operation in itertools.product((lost, interruption.Kill()), (take, self.expire)):
+            self.world.guest.is_down = True
+            self.interrupt(error, operation)
+            reason = self.world.records.get(self.backup.id).error
+            for _again in range(2):
+                self.assertEqual(BackupState.FAILED, self.expire(expire_unstarted.START_TIMEOUT))
+            self.assertEqual(reason, self.world.records.get(self.backup.id).error)
+            self.assertIsNone(backup_models.Backup.running(self.world.instance.id))
+            self.world.guest.is_down = False
+            self.backup = self.world.add_backup()
+        create.create_backup(self.world.deps(), self.backup.id)
+
+    def test_leaves_backups_that_have_not_failed(self):
+        self.world.records.begin_taking(
+            self.backup.id, self.world.instance.id, self.world.project, self.world.worker()
+        )
+        self.world.trove.begin_backup(self.backup.id)
+        expire_unstarted.show_failures(self.world.deps())
+        self.assertEqual(BackupState.BUILDING, trove_database.backup(self.backup.id).state)
+
+    def test_continues_if_the_database_fails(self):
+        other = self.world.add_backup()
+        for one in (self.backup, other):
+            self.world.records.record_never_begun(one.id, one.instance_id, one.tenant_id, 'lost')
+        show = self.world.trove.fail_backup
+
+        def fail(backup_id):
+            if backup_id == self.backup.id:
+                raise exceptions.ServiceUnavailableError('the database failed')
+            show(backup_id)
+
+        self.world.trove.fail_backup = fail
+        expire_unstarted.show_failures(self.world.deps())
+        self.assertEqual(BackupState.NEW, trove_database.backup(self.backup.id).state)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(other.id).state)
 
     def test_leaves_recent_backups(self):
         self.assertEqual(BackupState.NEW, self.expire(expire_unstarted.START_TIMEOUT))

@@ -114,6 +114,15 @@ class TroveTablesTest(base.BaseTestCase):
         for verb in (self.tables.begin_backup, lambda i: self.tables.complete_backup(i, 's', 1)):
             self.assertRaises(exceptions.RecordNotFoundError, verb, backup.id)
 
+    def test_lists_running_backups(self):
+        ids = {}
+        for state in (*BackupState.RUNNING_STATES, *BackupState.END_STATES):
+            ids[state] = trove_database.add_backup(self.instance, state=state).id
+        ids['other'] = trove_database.add_backup(self.instance, storage_driver='swift').id
+        ids['gone'] = trove_database.add_backup(self.instance, deleted=True).id
+        found = set(self.tables.list_running_backups()) & set(ids.values())
+        self.assertEqual({ids[BackupState.NEW], ids[BackupState.BUILDING]}, found)
+
     def test_instance_of_a_volume(self):
         volume_id = f'volume-of-{self.instance.id}'
         self.instance.update(volume_id=volume_id)

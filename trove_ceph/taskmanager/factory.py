@@ -19,6 +19,7 @@ from trove_ceph.strategies.policies import dependencies as policy_dependencies
 from trove_ceph.taskmanager import (
     instance_operations,
     instance_tiers,
+    ownership,
     tier_settings,
     volume_location,
 )
@@ -71,6 +72,7 @@ def make_policy_dependencies(
         trim=lambda instance_id: deps.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
         worker=deps.worker,
         heartbeat=deps.heartbeat,
+        is_on_tier=ownership.Ownership(lambda: deps).is_on_tier,
         least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
     )
 

@@ -69,6 +69,8 @@ class PolicyDependencies:
         recently; does not wait
     :param worker: the name and the rules under which this process claims records
     :param heartbeat: renews the claims of this process
+    :param is_on_tier: returns whether the volume of an instance is on the back end of a tier; if it
+        is not, Trove takes its backups by itself
     :param least_interval_min: in minutes; a policy with a shorter interval runs at this one
     """
 
@@ -79,4 +81,5 @@ class PolicyDependencies:
     trim: Callable[[str], None]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
+    is_on_tier: Callable[[str], bool]
     least_interval_min: int = 1

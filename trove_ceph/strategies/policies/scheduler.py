@@ -140,13 +140,19 @@ def _choose(
     policies: Sequence[BackupPolicy],
     instances: Collection[backup_types.Instance],
 ) -> Mapping[str, BackupPolicy]:
-    """Return the policy of each instance that has one, by the instance's id."""
+    """Return the policy of each instance that has one, by the instance's id.
+
+    An instance of another guest agent has none: Trove takes its backups by itself, so they have no
+    record, and retention would never delete them.
+    """
     by_target = policy_match.index(policies)
     tiers: dict[str, str] = {}
     if any(one.scope is Scope.TIER for one in policies):
-        tiers = deps.tiers(instances)
+        tiers = deps.tiers(one for one in instances if one.has_our_guest_agent)
     chosen = {}
     for one in instances:
+        if not one.has_our_guest_agent:
+            continue
         subject = policy_match.Subject(one.id, one.datastore, one.version, tiers.get(one.id))
         if (policy := policy_match.policy_of(by_target, subject)) is not None:
             chosen[one.id] = policy
@@ -178,7 +184,7 @@ def _request_backup(
     _report(deps, begun, Phase.START)
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
-        if instance.id not in deps.tiers([instance]):
+        if instance.id not in deps.tiers([instance]) or not deps.is_on_tier(instance.id):
             raise exceptions.NotAdoptableError('its volume is on no tier')
         backup_id = deps.trove.request_backup(
             instance, name, f'taken by policy {policy.name}', _options(policy, begun.count)

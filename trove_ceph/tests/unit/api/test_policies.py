@@ -196,6 +196,12 @@ class PoliciesTest(base.BaseTestCase):
         answer = self.create(scope='datastore', target=target, role='admin')
         self.assert_refused(answer, 400, 'target: must be the name 9.7 instead of an id')
 
+    def test_refuses_instances_of_other_guest_agents(self):
+        """Their backups are Trove's own, and the policy would take none."""
+        self.instance.update(datastore_version_id=trove_database.foreign_version())
+        message = f'instance {self.instance.id}: its datastore version has another guest agent'
+        self.assert_refused(self.create(), 400, message)
+
     def test_refuses_invalid_values(self):
         for values, message in (
             ({'interval_min': 0}, 'interval_min: 0 is too small; the least is 1'),

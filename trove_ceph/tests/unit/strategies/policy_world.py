@@ -147,6 +147,8 @@ class World:
         self.policies = policies.PolicyStore(transactions.Transactions(facade, *clocks))
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
+        # The instances whose volume is on the back end of no tier, whatever its type.
+        self.elsewhere = set()
         self._numbers = itertools.count()
         self.trimmed = []
 
@@ -169,6 +171,7 @@ class World:
             lambda instance_id: self.trimmed.append((instance_id, self.now)),
             self.worker(),
             heartbeat.Heartbeat(self.records.claims, 5, 45),
+            lambda instance_id: instance_id not in self.elsewhere,
         )
         if strike is None:
             return found

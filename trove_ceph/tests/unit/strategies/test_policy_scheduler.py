@@ -188,6 +188,30 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertEqual('its volume is on no tier', self.run_of().error)
         self.assertEqual([], self.trove.requests)
 
+    def test_refuses_instances_on_another_back_end(self):
+        """The volume type is that of a tier; Trove would take the backup by itself."""
+        self.world.elsewhere = {'one'}
+        self.add()
+        self.world.tick()
+        self.assertEqual('its volume is on no tier', self.run_of().error)
+        self.assertEqual([], self.trove.requests)
+
+    def test_skips_instances_of_other_guest_agents(self):
+        """Their backups are Trove's own, which retention does not know."""
+        other = policy_world.instance('other', has_our_guest_agent=False)
+        self.trove.instances.append(other)
+        self.world.tiers = dict.fromkeys(('one', 'other'), 'nvme')
+        for scope, target in (
+            (Scope.TIER, 'nvme'),
+            (Scope.DATASTORE, 'mysql'),
+            (Scope.INSTANCE, 'other'),
+        ):
+            self.add(scope, target, copy_every=1)
+            self.world.tick(70)
+        self.assertEqual({'one'}, {name for name, _options in self.trove.requests})
+        self.assertEqual({'one'}, set(self.policies.runs()))
+        self.assertNotIn('other', {name for name, _at in self.world.trimmed})
+
     def test_retries_after_a_lost_request(self):
         """A backup that never reaches a taskmanager would block all others for days."""
         self.add()

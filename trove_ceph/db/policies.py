@@ -23,7 +23,7 @@ from trove_ceph.db.policy_record import (
     Scope,
 )
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
 
 _RETENTION_FIELDS = [field.name for field in dataclasses.fields(Retention)]
 _POLICY_FIELDS = [
@@ -195,14 +195,7 @@ class PolicyStore:
         with self._transactions.writing() as session:
             changed = self._change(session, run, **requested, **claims.cleared_claim())
             if changed:
-                session.add(
-                    tables.PolicyBackupRow(
-                        backup_id=backup_id,
-                        instance_id=run.instance_id,
-                        policy_id=run.policy_id,
-                        taken_at=self._transactions.database_time(session),
-                    )
-                )
+                self._ensure_backup(session, run, backup_id)
         if not changed:
             return None
         released: dict[str, Any] = claims.cleared_claim()
@@ -269,6 +262,12 @@ class PolicyStore:
         return {one.backup_id: one.policy_id for one in found}
 
     @retry_on_deadlock
+    def ensure_backup(self, run: PolicyRun, backup_id: str) -> None:
+        """Record the backup that was requested for a run, even if the claim is lost; idempotent."""
+        with self._transactions.writing() as session:
+            self._ensure_backup(session, run, backup_id)
+
+    @retry_on_deadlock
     def request_removal(self, backup_id: str) -> None:
         """Record that the deletion of a backup is requested."""
         row = tables.PolicyBackupRow
@@ -299,6 +298,14 @@ class PolicyStore:
             )
 
     # Internals.
+
+    def _ensure_backup(self, session: Any, run: PolicyRun, backup_id: str) -> None:
+        row = tables.PolicyBackupRow
+        if session.scalar(sa.select(row.number).where(row.backup_id == backup_id)) is not None:
+            return
+        facts = {'instance_id': run.instance_id, 'policy_id': run.policy_id}
+        now = self._transactions.database_time(session)
+        insert(session, row(backup_id=backup_id, taken_at=now, **facts))
 
     def _list(self, *conditions: Any) -> list[BackupPolicy]:
         row = tables.BackupPolicyRow

@@ -186,20 +186,48 @@ def _request_backup(
     try:
         if instance.id not in deps.tiers([instance]) or not deps.is_on_tier(instance.id):
             raise exceptions.NotAdoptableError('its volume is on no tier')
+        _renew_claim(deps, begun)
         backup_id = deps.trove.request_backup(
             instance, name, f'taken by policy {policy.name}', _options(policy, begun.count)
         )
+    except exceptions.ClaimLostError:
+        # The worker that has the run by now records how it goes on.
+        raise
     except exceptions.TroveCephError as error:
         # A backup that Trove has recorded, and that stays unfinished, would block later ones.
         if (shown := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.fail_backup(shown.backup_id)
-            begun = deps.policies.record_requested(begun, shown.backup_id) or begun
+            begun = _record_requested(deps, begun, shown.backup_id) or begun
         if _record_failed(deps, begun, str(error), type(error).__name__):
             # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
         raise
-    deps.policies.record_requested(begun, backup_id)
+    _record_requested(deps, begun, backup_id)
+
+
+def _renew_claim(deps: PolicyDependencies, run: PolicyRun) -> None:
+    """Renew the claim on a run.
+
+    :raises ClaimLostError: this worker was suspended, and another one has resumed the run
+    """
+    claim = _claim_of(run)
+    if not deps.records.claims.heartbeat(claim):
+        raise exceptions.ClaimLostError(f'the {claim} is lost, so no backup is requested')
+
+
+def _record_requested(deps: PolicyDependencies, run: PolicyRun, backup_id: str) -> PolicyRun | None:
+    """Record that Trove has the backup of a run; return None if the claim is lost.
+
+    Retention knows the backup in both cases.
+    """
+    requested = deps.policies.record_requested(run, backup_id)
+    if requested is None:
+        # The worker was suspended inside of the request. If the run was resumed before Trove had
+        # the backup, no other worker knows it.
+        LOG.info('Backup %s was requested, but the %s is lost', backup_id, _claim_of(run))
+        deps.policies.ensure_backup(run, backup_id)
+    return requested
 
 
 def _options(policy: BackupPolicy, count: int) -> options.BackupOptions:

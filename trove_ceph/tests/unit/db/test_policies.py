@@ -155,6 +155,23 @@ class PoliciesTest(base.BaseTestCase):
         self.policies.delete_backup_row('a')
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
 
+    def test_knows_the_backup_of_a_lost_run(self):
+        policy = self.add()
+        begun = self.begin(policy, 'a')
+        self.now += LONG
+        resumed = self.policies.resume(begun, TWO)
+        for _again in range(2):
+            self.policies.ensure_backup(begun, 'backup-a')
+        (found,) = self.policies.backups_of(INSTANCE)
+        self.assertEqual(
+            ('backup-a', policy.policy_id, self.now),
+            (found.backup_id, found.policy_id, found.taken_at),
+        )
+        # The worker that has resumed the run finds the same backup.
+        requested = self.policies.record_requested(resumed, 'backup-a')
+        self.assertEqual(PolicyRunState.REQUESTED, requested.state)
+        self.assertEqual([found], self.policies.backups_of(INSTANCE))
+
     def test_the_clock_of_the_database_dates_backups(self):
         clocks = (lambda: self.now + LONG, lambda: self.now)
         self.policies = policies.PolicyStore(transactions.Transactions(self.facade, *clocks))

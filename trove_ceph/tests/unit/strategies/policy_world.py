@@ -230,3 +230,21 @@ class Strike:
 
     def __str__(self):
         return f'at request {self._number}, after={self._after}'
+
+
+class Suspend(Strike):
+    """Something happens while the process is suspended at one of its requests."""
+
+    def __init__(self, number, happen, after):
+        super().__init__(number, after)
+        self._happen = happen
+
+    def __call__(self, request):
+        is_it = next(self._numbers) == self._number
+        self.struck = self.struck or is_it
+        if is_it and not self._after:
+            self._happen()
+        answer = request()
+        if is_it and self._after:
+            self._happen()
+        return answer

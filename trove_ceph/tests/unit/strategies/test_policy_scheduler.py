@@ -319,3 +319,37 @@ class SchedulerTest(policy_world.PolicyTestCase):
             if not strike.struck:
                 self.assertGreater(number, 6)
                 return
+
+    def test_knows_each_backup_of_a_suspended_worker(self):
+        """A worker is suspended at each of its requests, and another one goes on meanwhile."""
+        for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
+            world = self.make_world()
+            self.add(world=world, keep=Retention(last=1))
+
+            def go_on(world=world):
+                world.tick(3)
+
+            suspend = policy_world.Suspend(number, go_on, after)
+            scheduler.run_due(world.deps(suspend))
+            known = {one.backup_id for one in world.policies.backups_of('one')}
+            self.assertEqual(set(world.trove.backups), known, suspend)
+            world.tick(5, 60 * MINUTE)
+            world.tick(2)
+            self.assertEqual(PolicyRunState.DONE, world.policies.runs()['one'].state, suspend)
+            self.assertEqual(1, len(world.trove.backups), suspend)
+            if not suspend.struck:
+                self.assertGreater(number, 2)
+                return
+
+    def test_requests_nothing_once_the_claim_is_lost(self):
+        """The worker is suspended while it looks for the tier of the instance."""
+        self.add()
+        suspended = self.world.deps()
+
+        def look(instances):
+            self.world.tick(3)
+            return suspended.tiers(instances)
+
+        scheduler.run_due(dataclasses.replace(suspended, tiers=look))
+        self.assertEqual(1, len(self.trove.requests))
+        self.assertEqual(PolicyRunState.DONE, self.run_of().state)

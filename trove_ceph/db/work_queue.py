@@ -86,7 +86,7 @@ class WorkQueue(backup_rows.BackupRows):
             now = self._transactions.database_time(session)
             rows = session.scalars(
                 sa.select(_Row)
-                .where(due, sa.or_(retry_at.is_(None), retry_at <= now))
+                .where(due, _may_try(retry_at, now))
                 .order_by(sa.func.coalesce(requested_at, _Row.created_at), _Row.created_at)
                 .order_by(_Row.backup_id)
             ).all()
@@ -277,6 +277,12 @@ def content_bytes(record: backup_record.BackupRecord) -> int:
 def _backoff(failures: int) -> datetime.timedelta:
     # A larger exponent would overflow a timedelta.
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
+
+
+def _may_try(retry_at: Any, now: datetime.datetime) -> Any:
+    """Return the condition that the next attempt may be made now."""
+    # A time that no pause explains was recorded before the clock of the database was set back.
+    return sa.or_(retry_at.is_(None), retry_at <= now, retry_at > now + _LONGEST_RETRY)
 
 
 _COPY_DUE = sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE))

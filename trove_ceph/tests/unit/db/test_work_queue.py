@@ -181,6 +181,21 @@ class QueueTest(base.BaseTestCase):
             self.fail(Role.COPY, 'a')
         self.assertEqual(6 * HOUR, self.records.get('a').copy_retry_at - self.now)
 
+    def test_a_clock_that_was_ahead_delays_no_attempt(self):
+        for role in (Role.COPY, Role.VERIFY):
+            name = str(role)
+            self.take(name, copy=role is Role.COPY, verify=role is Role.VERIFY)
+            right = self.now
+            self.now += datetime.timedelta(days=365)
+            self.fail(role, name)
+            self.assertEqual([], self.due(role))
+            self.now = right
+            self.assertEqual([name], self.due(role))
+            # The pause after a failure by the right clock is kept.
+            for _ in range(20):
+                self.fail(role, name)
+            self.assertEqual([], self.due(role))
+
     def test_repeated_request_does_not_bring_the_next_attempt_forward(self):
         for role, request in (
             (Role.COPY, self.queue.request_copy),

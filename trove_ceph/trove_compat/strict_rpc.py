@@ -196,7 +196,7 @@ def _get_server(
             f'{ours.__name__} is no replacement'
         )
     server = _stock_get_server(target, endpoints, key, serializer, ours)
-    guard(server, cast(Serializer, ours(None, key)), target.topic, has_answers)
+    guard(server, cast(Any, ours)(None, key), target.topic, has_answers)
     return server
 
 

@@ -269,8 +269,8 @@ class Nova:
         the ports of the server, which another server has by then. A server on a host that counts as
         down Nova deletes by itself.
 
-        :param since: the host must have reported since this time, in UTC, because it may have
-            failed then; None: its last report may be older
+        :param since: the host must have reported since this time, in UTC, by the clock of Trove's
+            database, because it may have failed then; None: its last report may be older
         :raises InProgressError: Nova does not know that yet
         :raises ServiceUnavailableError: Nova refused, or does not answer
         """
@@ -289,8 +289,8 @@ class Nova:
                     f'server {server.server_id}: its host {server.host} last reported to Nova '
                     f'{age.total_seconds():.0f} s ago and still counts as up, so that Nova does '
                     'not know yet whether it works; the server is deleted when the host reports '
-                    'or counts as down; if neither happens, compare the clocks of this host and '
-                    'of Nova',
+                    'or counts as down; if neither happens, compare the clocks of this host, of '
+                    "Trove's database and of Nova",
                     'waits until it is known whether the host of a server works',
                 )
 

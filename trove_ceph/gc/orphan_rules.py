@@ -122,8 +122,9 @@ class OrphanRules:
             'clients have it open:': facts.clients,
             'it has snapshots that are not ours:': others,
         }
+        owner_id = None if self._is_of_golden_volume(name) else name.id
         return self._orphan(
-            Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, _owner_of(name)
+            Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, owner_id
         )
 
     def _snapshot(self, placed: PlacedSnapshot) -> Orphan | None:
@@ -182,7 +183,7 @@ class OrphanRules:
             trashed.trashed_at,
             'no record or job will purge it',
             {'it has clones:': trashed.children},
-            _owner_of(name),
+            None if self._is_of_golden_volume(name) else name.id,
         )
 
     # In Cinder.
@@ -321,6 +322,16 @@ class OrphanRules:
 
     # What the rules share.
 
+    def _is_of_golden_volume(self, name: names.Name) -> bool:
+        """Return whether an image is a golden volume, or the clone of one that was inspected.
+
+        Operators own these, and not an instance or a backup.
+        """
+        is_check = name.kind == 'check'
+        return name.kind == golden.KIND or (
+            is_check and self._find_image(names.image_name(golden.KIND, name.id)) is not None
+        )
+
     def _find_image(self, name: str) -> image_types.ImageFacts | None:
         return next((one for one in self._inventory.images if one.image.name == name), None)
 
@@ -353,11 +364,6 @@ class OrphanRules:
         is_known = owner_id is None or self._references.is_known(owner_id)
         unknown_id = None if is_known else owner_id
         return Orphan(kind, target, str(name), since, reason, tuple(texts), unknown_id)
-
-
-def _owner_of(name: names.Name) -> str | None:
-    """Return the id of the instance or backup that owns an image; None: operators own it."""
-    return None if name.kind == golden.KIND else name.id
 
 
 def _unfinished_build(facts: image_types.ImageFacts) -> str | None:

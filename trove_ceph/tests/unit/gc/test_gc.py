@@ -207,6 +207,13 @@ class FindTest(base.BaseTestCase):
             self.world.storage.create_snapshot(volume.snapshot(state))
         return volume
 
+    def test_removes_the_clone_of_an_inspection_of_a_golden_volume(self):
+        """It has the id of the golden volume, which is no instance and no backup."""
+        volume = self.make_golden_volume(golden.State.READY)
+        clone = self.world.make_image('check', volume.id)
+        orphan = self.only()
+        self.assertEqual((str(clone), None), (orphan.name, orphan.unknown_id))
+
     def test_ignores_golden_volumes(self):
         for state in (golden.State.READY, golden.State.RETIRED):
             volume = self.make_golden_volume(state)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The serializer of trove-conductor, which knows the guest that has sent a message."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from oslo_serialization import jsonutils
 from trove.common import cfg
 from trove.common import context as trove_context
 from trove.common import exception as trove_exceptions
@@ -59,7 +59,7 @@ class ConductorSerializer(conductor_host_serializer.ConductorHostSerializer):
 def _open_entity(sender_id: str, entity: Any) -> Any:
     """Decrypt an argument of a request whose context an instance has encrypted."""
     try:
-        envelope = jsonutils.loads(entity)
+        envelope = json.loads(entity)
     except (ValueError, TypeError, RecursionError) as error:
         raise _unsigned() from error
     # Before anything is decrypted: a guest must not learn what the key of another one decrypts.

@@ -15,13 +15,13 @@ that guests cannot read.
 
 import functools
 import inspect
+import json
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 import oslo_messaging as messaging
 from oslo_log import log as logging
 from oslo_messaging.rpc import dispatcher
-from oslo_serialization import jsonutils
 from oslo_service import periodic_task
 from trove import rpc
 from trove.common import crypto_utils, notification
@@ -102,7 +102,7 @@ def decrypt(text: Any, key: Any) -> Any:
     try:
         if len(key) < _LEAST_KEY_CHARACTERS:
             raise ValueError('no key')
-        return jsonutils.loads(crypto_utils.decrypt_data(crypto_utils.decode_data(text), key))
+        return json.loads(crypto_utils.decrypt_data(crypto_utils.decode_data(text), key))
     except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
         # Without the cause, which tells what it was decrypted to.
         raise exceptions.UntrustedMessageError(

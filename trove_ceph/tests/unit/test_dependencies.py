@@ -98,6 +98,7 @@ class DependenciesTest(base.BaseTestCase):
             for target in entries.values() if group in EXTRAS else ():
                 yield target.partition(':')[0], EXTRAS[group]
         yield 'trove_ceph.taskmanager.manager', ('server', 'metrics')
+        yield 'trove_ceph.conductor.manager', ('server',)
         yield 'trove_ceph.guestagent.manager', ('server',)
 
     def test_every_import_is_declared(self):

@@ -17,6 +17,7 @@ _WAYS = {
     'finish_return': (*_TO_EXCHANGING, Event.GIVE_BACK),
     'cancel': _TO_EXCHANGING,
 }
+_WITH_REASON = ('fail', 'give_up')
 
 
 class ReplicaMemoryTest(replica_helpers.ReplicaStoreTestCase):
@@ -65,7 +66,7 @@ class ReplicaMemoryTest(replica_helpers.ReplicaStoreTestCase):
                     exceptions.InvalidTransitionError,
                     *(store.advance, claims[store], Event.REGISTER),
                 )
-                getattr(store, end)(claims[store], *(('why',) if end == 'fail' else ()))
+                getattr(store, end)(claims[store], *(('why',) if end in _WITH_REASON else ()))
             self.compare(end)
             for store in self.stores:
                 self.assertRaises(exceptions.ClaimLostError, store.note, claims[store], step='x')

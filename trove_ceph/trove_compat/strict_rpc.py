@@ -107,7 +107,8 @@ def decrypt(text: Any, key: Any) -> Any:
         # Without the cause, which tells what it was decrypted to.
         raise exceptions.UntrustedMessageError(
             'it is not encrypted under the key of its receiver or sender; unless it was forged, '
-            "Trove's services have different keys"
+            f"Trove's services have different keys, or keys of less than {_LEAST_KEY_CHARACTERS} "
+            'characters'
         ) from None
 
 

@@ -312,9 +312,8 @@ class MessageBusTest(base.FunctionalTestCase):
 
     def _guest_at_troves_own_services(self):
         with self.rabbit.connection('trove') as connection, connection.channel() as channel:
-            kombu.Queue('taskmanager', kombu.Exchange('trove', 'topic', durable=False)).bind(
-                channel
-            ).declare()
+            exchange = kombu.Exchange('trove', 'topic', durable=False)
+            kombu.Queue('taskmanager', exchange, durable=False).bind(channel).declare()
         with self.rabbit.connection('guest') as connection:
             for queue in ('taskmanager', 'trove-conductor', 'reply_anything'):
                 with connection.channel() as channel:

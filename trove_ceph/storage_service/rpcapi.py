@@ -237,6 +237,7 @@ class StorageAPI:
         :param progress: called with the job at each poll
         :raises StillRunningError: the time is up; the job continues
         :raises CanceledError: the job was canceled
+        :raises InvalidRequestError: another pool has a job with this id, with other work
         :raises StorageError: the error of the job, as its own class
         """
         deadline = waiting.Deadline(timeout_sec, self._clock, self._sleep)
@@ -253,6 +254,7 @@ class StorageAPI:
                     raise
                 LOG.warning('%s: %s', operation_id, error)
             else:
+                _check_work(found, work)
                 progress(found)
                 if found.state is not tasks.JobState.INTERRUPTED and not found.state.is_active:
                     return _result(found)
@@ -277,6 +279,19 @@ class StorageAPI:
             ) from error
         except messaging.MessagingException as error:
             raise exceptions.ServiceUnavailableError(f'{TOPIC}: {verb}: {error}') from error
+
+
+def _check_work(found: tasks.Job, work: tasks.Task) -> None:
+    """Refuse a job of the same id that works on something else.
+
+    The id of an image is unique in its pool only, and the result of a fence is a proof.
+
+    :raises InvalidRequestError: it does
+    """
+    if type(found.work) is not type(work) or found.work.locks[:1] != work.locks[:1]:
+        raise exceptions.InvalidRequestError(
+            f'{found.operation_id}: is the id of another job: {found.work}, expected {work}'
+        )
 
 
 def _result(found: tasks.Job) -> Any:

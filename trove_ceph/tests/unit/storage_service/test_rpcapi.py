@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service over a bus: two copies on one topic, and a caller without Ceph."""
 
+import dataclasses
 import json
 import logging
 import subprocess
@@ -258,6 +259,18 @@ class SeveralTest(bus_case.BusTestCase):
         while self.api.find_job('op').state.is_active and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(tasks.JobState.CANCELED, self.api.find_job('op').state)
+
+    def test_the_result_of_another_image_is_no_proof(self):
+        """A key holder may give the job of an image any id."""
+        work = tasks.FenceTask(self.image)
+        other = tasks.FenceTask(image_types.ImageRef('vault', self.image.name))
+        self.serve('one')
+        job = dataclasses.replace(self.api.start('fence.id', work), work=other)
+        with mock.patch.object(rpcapi.StorageAPI, 'start', return_value=job):
+            error = self.assertRaises(
+                exceptions.InvalidRequestError, self.api.run, 'fence.id', work, 10
+            )
+        self.assertIn(f'another job: {other}, expected {work}', str(error))
 
     def test_the_job_continues_after_the_callers_timeout(self):
         self.slow_down()

@@ -44,7 +44,7 @@ TRANSITIONS = (
     (State.EXCHANGING, Event.EXCHANGED, State.CATCHING_UP),
     # The new volume has caught up, so that the old one is deleted.
     (State.CATCHING_UP, Event.COMPLETE, State.FOLLOWING),
-    # It cannot catch up, and the old one, which nobody needs, cannot be read.
+    # It cannot catch up. The old volume is not needed, and cannot be read.
     (State.CATCHING_UP, Event.GIVE_UP, State.FOLLOWING),
     # Nothing was changed yet.
     (State.REQUESTED, Event.FAIL, State.FOLLOWING),

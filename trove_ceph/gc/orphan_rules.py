@@ -122,7 +122,7 @@ class OrphanRules:
             'clients have it open:': facts.clients,
             'it has snapshots that are not ours:': others,
         }
-        owner_id = None if self._is_of_golden_volume(name) else name.id
+        owner_id = self._owner_of(name)
         return self._orphan(
             Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, owner_id
         )
@@ -183,7 +183,7 @@ class OrphanRules:
             trashed.trashed_at,
             'no record or job will purge it',
             {'it has clones:': trashed.children},
-            None if self._is_of_golden_volume(name) else name.id,
+            self._owner_of(name),
         )
 
     # In Cinder.
@@ -322,15 +322,17 @@ class OrphanRules:
 
     # What the rules share.
 
-    def _is_of_golden_volume(self, name: names.Name) -> bool:
-        """Return whether an image is a golden volume, or the clone of one that was inspected.
+    def _owner_of(self, name: names.Name) -> str | None:
+        """Return the id of the instance or backup that owns an image; None: operators own it.
 
-        Operators own these, and not an instance or a backup.
+        They own golden volumes, and the clones of those that were inspected.
         """
+        if name.kind == golden.KIND:
+            return None
         is_check = name.kind == 'check'
-        return name.kind == golden.KIND or (
-            is_check and self._find_image(names.image_name(golden.KIND, name.id)) is not None
-        )
+        if is_check and self._find_image(names.image_name(golden.KIND, name.id)) is not None:
+            return None
+        return name.id
 
     def _find_image(self, name: str) -> image_types.ImageFacts | None:
         return next((one for one in self._inventory.images if one.image.name == name), None)

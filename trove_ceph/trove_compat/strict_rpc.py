@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RPC servers of Trove that refuse what nobody with a key has sent.
+"""RPC servers and clients of Trove that refuse messages which their key does not decrypt.
 
 A server of Trove that has a key accepts plain text all the same, and calls whatever class the
 notification in the context of a message names. So everyone who reaches the bus, such as root on any
@@ -8,8 +8,8 @@ guest, could command each service and each agent, and run code in them.
 Trove has no option for this. Therefore :func:`use` and :func:`use_for_answers` replace functions of
 Trove in the memory of this process: those that make a server and a client.
 
-Trove's cipher does not authenticate, so that whoever learns which messages a server can decrypt can
-make one. A server therefore says nothing of a message that it refuses, and answers to queues only
+Trove's cipher does not authenticate. A sender who learns which messages a key decrypts can write
+a valid one. So a server does not answer a message that it refuses, and sends answers only to queues
 that guests cannot read.
 """
 

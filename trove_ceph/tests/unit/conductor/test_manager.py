@@ -94,7 +94,7 @@ class ConductorTest(base.BaseTestCase):
         }
 
     def receive(self, method, context, arguments):
-        """Receive a request; nobody is ever answered."""
+        """Receive a request, which gets no answer."""
         self.assertEqual([], rpc_messages.receive(self.server, context, method, arguments))
 
     def send(self, guest, method, **message):
@@ -168,7 +168,7 @@ class ConductorTest(base.BaseTestCase):
         )
 
     def test_an_instance_without_a_key(self):
-        """Nobody else may speak for it either."""
+        """Another guest cannot send messages in its name."""
         one = self.guests[0]
         for key in (None, ''):
             self.keys[one.id] = key

@@ -71,7 +71,7 @@ class ExpireUnstartedTest(base.BaseTestCase):
         self.assertEqual(self.backup.id, running(self.world.instance.id).id)
 
     def test_shows_failures_after_an_interruption(self):
-        """Whoever recorded the failure, and however it was interrupted before it was shown."""
+        """Each path that records a failure may be interrupted before it shows it."""
 
         def take():
             create.create_backup(self.world.deps(), self.backup.id)

@@ -2,24 +2,24 @@
 """Reconciliation of the limits of images with those promised to their volumes.
 
 No state is kept between runs: Cinder lists the volumes, the tiers file has the promised limits, and
-Ceph the present ones. Before a change, all of these are read again under a lock, so a list from
-before a resize never undoes the limits of the resize. The lock is local to one process. If two
-processes change the same volume within milliseconds, one of them may set outdated limits, which the
-next sweep corrects.
+Ceph the present ones. Before a change, all of these are read again under a lock of the volume, so a
+list from before a resize never undoes the limits of the resize. The lock is local to one process.
+If two processes change the same volume within milliseconds, one of them may set outdated limits,
+which the next sweep corrects.
 """
 
 import dataclasses
 import itertools
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from oslo_concurrency import lockutils
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.storage import backend, image_types
-from trove_ceph.tiers import cinder, tier_types
+from trove_ceph.tiers import cinder, resources, tier_types
 from trove_ceph.tiers.qos import ownership, planning
 
 LOG = logging.getLogger(__name__)
@@ -69,14 +69,14 @@ class Reconciler:
         self._load = load
         self._cinder = cinder
         self._storage = storage
-        self._lock = threading.Lock()
 
     def plan(self) -> Report:
         """Return what differs; change nothing.
 
         :raises InvalidTiersError: the tiers file is invalid
         :raises ServiceUnavailableError: Cinder does not list its volumes
-        :raises CephUnreachableError: Ceph does not answer
+        :raises CephUnreachableError: no pool with such volumes answers; if only some do not, their
+            volumes are failures
         """
         return self._for_all(self._plan_volume, _never)
 
@@ -116,38 +116,59 @@ class Reconciler:
     ) -> Report:
         content = self._load()
         listed = [(planning.image_of(content, one), one) for one in self._cinder.volumes()]
-        waiting = {image: volume for image, volume in listed if image}
-        count = len(waiting)
-        differing = []
-        for pool in sorted({image.pool for image in waiting}):
-            for facts in itertools.takewhile(lambda _: not stopped(), self._images(pool)):
-                volume = waiting.pop(facts.image, None)
-                if volume and planning.plan(content, volume, facts):
-                    differing.append(volume)
+        volumes = {image: volume for image, volume in listed if image}
+        silent: dict[str, exceptions.CephUnreachableError] = {}
         changes: list[planning.Change] = []
         failures: dict[str, str] = {}
-        for volume in itertools.takewhile(lambda _: not stopped(), (*differing, *waiting.values())):
+        to_inspect = self._to_inspect(content, volumes, silent, stopped)
+        for image, volume in itertools.takewhile(lambda _: not stopped(), to_inspect.items()):
+            error: Exception | None = silent.get(image.pool)
             try:
-                change = action(content, volume.id)
-            except exceptions.CephUnreachableError:
-                raise
-            except Exception as error:
+                change = None if error else action(content, volume.id)
+                changes += [change] if change else []
+            except exceptions.CephUnreachableError as raised:
+                error = silent[image.pool] = raised
+            except Exception as raised:
                 # A failure of one volume must not affect the others.
+                error = raised
+            if error:
                 failures[volume.id] = f'volume {volume.id}: {error}'
-                continue
-            if change:
-                changes.append(change)
-        return Report(count, tuple(changes), failures)
+        if silent and silent.keys() == {image.pool for image in volumes}:
+            raise next(iter(silent.values()))
+        return Report(len(volumes), tuple(changes), failures)
 
-    def _images(self, pool: str) -> Iterator[image_types.ImageFacts]:
+    def _to_inspect(
+        self,
+        content: tier_types.TiersFile,
+        volumes: Mapping[image_types.ImageRef, resources.VolumeOfTier],
+        silent: dict[str, exceptions.CephUnreachableError],
+        stopped: Callable[[], bool],
+    ) -> dict[image_types.ImageRef, resources.VolumeOfTier]:
+        """Return the volumes that differ, then those whose images were not seen.
+
+        :param silent: gets the pools that do not answer
+        """
+        unseen = dict(volumes)
+        differing = {}
+        for pool in sorted({image.pool for image in volumes}):
+            for facts in itertools.takewhile(lambda _: not stopped(), self._images(pool, silent)):
+                volume = unseen.pop(facts.image, None)
+                if volume and planning.plan(content, volume, facts):
+                    differing[facts.image] = volume
+        return differing | unseen
+
+    def _images(
+        self, pool: str, silent: dict[str, exceptions.CephUnreachableError]
+    ) -> Iterator[image_types.ImageFacts]:
         """Describe the images of a pool until one fails.
 
-        The caller then inspects the remaining volumes one by one.
+        The caller then inspects the remaining volumes one by one, unless the pool is silent: each
+        request would wait until the client's time limit.
         """
         try:
             yield from self._storage.describe_pool(pool)
-        except exceptions.CephUnreachableError:
-            raise
+        except exceptions.CephUnreachableError as error:
+            silent[pool] = error
         except Exception as error:
             LOG.warning('Pool %s cannot be described in one sweep: %s', pool, error)
 
@@ -157,7 +178,7 @@ class Reconciler:
         if volume is None or image is None:
             return None
         try:
-            facts = self._storage.describe(image)
+            facts = self._storage.describe(image, with_usage=False)
         except exceptions.NotFoundError:
             if volume.status in _HAS_IMAGE:
                 raise
@@ -165,7 +186,7 @@ class Reconciler:
         return planning.plan(content, volume, facts)
 
     def _set_limits(self, content: tier_types.TiersFile, volume_id: str) -> planning.Change | None:
-        with self._lock:
+        with lockutils.lock(f'limits of {volume_id}'):
             change = self._plan_volume(content, volume_id)
             if change:
                 steps.run(f'limits of {change}', make_steps(self._storage, change))

@@ -32,9 +32,9 @@ class Counting(backend.FakeBackend):
         self._note('set_image_metadata', image)
         super().set_image_metadata(image, entries)
 
-    def describe(self, image):
+    def describe(self, image, with_usage=True):
         self._check(image)
-        return super().describe(image)
+        return super().describe(image, with_usage)
 
     def describe_pool(self, pool):
         for facts in super().describe_pool(pool):
@@ -280,6 +280,43 @@ class BadVolumeTestCase(ReconcilerTestCase):
         self.world.storage.remove(self.bad_image)
         report = reconciler.sweep()
         self.assertEqual((9, {}), (len(report.changes), report.failures))
+
+    def test_silent_pool_does_not_hide_the_others(self):
+        silent = [self.world.add('slow', backend='slow') for _ in range(3)]
+        asked = []
+        check = self.storage._check
+
+        def count(image):
+            asked.extend([image] if image.pool == 'volumes-slow' else [])
+            check(image)
+
+        self.storage._check = count
+        error = exceptions.CephUnreachableError('timed out')
+        self.storage.broken = {image: error for _, image in silent}
+        report = self._sweep()
+        self.assertEqual({volume['id'] for volume, _ in silent}, report.failures.keys())
+        self.assertEqual(1, len(asked), 'each request would wait for its time limit')
+        for _, image in self.added:
+            self.assert_limited(image)
+
+    def test_pool_that_becomes_silent_between_changes(self):
+        _, slow = self.world.add('slow', backend='slow')
+        self.world.limited(slow, Qos(iops=5))
+        set_metadata = self.storage.set_image_metadata
+
+        def fail(image, entries):
+            if image == self.bad_image:
+                self.storage.broken = {
+                    one: exceptions.CephUnreachableError('timed out') for _, one in self.added
+                }
+            set_metadata(image, entries)
+
+        self.storage.set_image_metadata = fail
+        report = self._sweep()
+        changed = {change.image for change in report.changes}
+        self.assertIn(slow, changed)
+        self.assertIn(self.bad['id'], report.failures)
+        self.assertEqual(len(self.added) + 1, len(changed) + len(report.failures))
 
     def test_unreachable_ceph_ends_the_sweep(self):
         self.storage.broken = {self.bad_image: exceptions.CephUnreachableError('timed out')}

@@ -164,6 +164,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             variables = run.disclosure['target']['mysql']['variables']
             self.assertEqual(str(16 * MIB), variables['innodb_buffer_pool_size'])
 
+    @base.long
     def test_reports_a_server_that_dies(self):
         process = self.start('run', self.plan(measure_sec=30))
         self.wait_for_measured_second(process)

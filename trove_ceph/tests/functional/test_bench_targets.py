@@ -205,6 +205,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertEqual([], self.images())
         self.assert_nothing_left()
 
+    @base.long
     def test_two_servers_stop_in_any_order(self):
         first, second = self.make(self.on_rbd()), self.make(self.on_rbd())
         first.__enter__()

@@ -233,6 +233,7 @@ class CephBehaviourTest(contract.StorageContract, storage.CephStorageTestCase):
 
     # Clients.
 
+    @base.long
     def test_break_of_a_lock_with_rbd_blocklist_expire_seconds(self):
         image = self.make(size_mib=8)
         victim = self.start_writing(image)

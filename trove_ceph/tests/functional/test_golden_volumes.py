@@ -196,6 +196,7 @@ class GoldenVolumeTest(base.FunctionalTestCase):
             finally:
                 server.stop()
 
+    @base.long
     def test_a_build_that_is_canceled_leaves_nothing(self):
         for phase in ('initialising', 'writing', 'inspecting'):
             cancel = threading.Event()

@@ -10,7 +10,7 @@ from testtools.content import text_content
 
 from trove_ceph.host import processes, rbd_device
 from trove_ceph.storage import image_types, names, tasks
-from trove_ceph.tests.functional import inspecting, storage, test_mysql_on_rbd
+from trove_ceph.tests.functional import base, inspecting, storage, test_mysql_on_rbd
 from trove_ceph.verification import report as verification
 
 
@@ -56,6 +56,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.assertEqual([], list(self.inspections.iterdir()))
         self.storage.remove_snapshot(self.snapshot)
 
+    @base.long
     def test_killed_before_the_snapshot(self):
         """Its lock is broken as soon as its watch has expired."""
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')

@@ -25,6 +25,7 @@ class Contract:
         fault, found = self.assert_no_verdict('opening', 'storage daemon', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
 
+    @base.long
     def test_osds_stop_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))

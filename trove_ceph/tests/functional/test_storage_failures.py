@@ -66,6 +66,7 @@ class FailuresTest(base.FunctionalTestCase):
             except exceptions.CephUnreachableError:
                 self.assertLess(time.monotonic(), deadline, 'not within the time limit')
 
+    @base.long
     def test_dead_monitor(self):
         self.key = self._key()
         connected, fresh = (self._connect(TIMEOUT_SEC) for _ in range(2))

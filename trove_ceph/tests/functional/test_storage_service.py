@@ -16,7 +16,7 @@ from trove_ceph.storage.ceph import encoding, lock_store, metadata
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.storage_service import serializer
 from trove_ceph.tests.contract import storage as contract
-from trove_ceph.tests.functional import storage, storage_server
+from trove_ceph.tests.functional import base, storage, storage_server
 
 MIB = units.Mi
 LOCK_SEC = 15
@@ -248,6 +248,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
 
+    @base.long
     def test_leaves_the_lock_to_a_paused_server(self):
         """Like that of a source whose host is paused while its replica is promoted."""
         one = self.serve('one')

@@ -164,6 +164,7 @@ class ApplyTest(base.FunctionalTestCase):
                 image.write(b'd' * 8 * MIB, 0)
             self.assertNotEqual([], [item.key for item in data.list_objects()])
 
+    @base.long
     def test_each_consequence_needs_its_option(self):
         self.cluster.apply({'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}})
         for copies, min_size, pg_num, flag in (
@@ -235,6 +236,7 @@ class ApplyTest(base.FunctionalTestCase):
         rules = self.cluster.mon_command('osd crush rule dump')
         self.assertEqual(['replicated_rule'], [rule['rule_name'] for rule in rules])
 
+    @base.long
     def test_completes_a_run_killed_while_creating_a_pool(self):
         content = {'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}}
         self.cluster.apply(content)

@@ -88,6 +88,7 @@ class JobManager:
         self._clock = clock
         self._sleep = sleep
         self._now = now
+        # By cookie: a lost attempt may still end here while the next one of its operation runs.
         self._running: dict[str, RunningJob] = {}
         self._mutex = threading.Lock()
         self._stopping = False
@@ -105,14 +106,14 @@ class JobManager:
 
         :raises StorageError: the record cannot be written; the caller must release the lease
         """
-        running, operation_id = RunningJob(record, lease, self._clock), record.job.operation_id
+        running = RunningJob(record, lease, self._clock)
         with self._mutex:
-            self._running[operation_id] = running
+            self._running[record.cookie] = running
         try:
             self._store.write(record, lease.guard)
         except exceptions.StorageError:
             with self._mutex:
-                self._running.pop(operation_id, None)
+                self._running.pop(record.cookie, None)
             raise
         LOG.info('%s: starting attempt %d', record.job, record.job.attempt)
         threads = self._urgent if isinstance(record.job.work, tasks.FenceTask) else self._threads
@@ -121,27 +122,30 @@ class JobManager:
 
     def with_progress(self, record: job_store.JobRecord) -> tasks.Job:
         """Return a job, with its current progress if it runs here."""
-        running = self._find(record.job.operation_id)
+        running = self._find(record.cookie)
         return running.now() if running and record.job.state.is_active else record.job
 
-    def stop_job(self, operation_id: str, state: JobState) -> bool:
-        """Stop a job at its next chunk; return whether it runs here."""
-        running = self._find(operation_id)
+    def stop_attempt(self, cookie: str, state: JobState) -> bool:
+        """Stop an attempt of a job at its next chunk; return whether it runs here.
+
+        :param cookie: of its lease
+        """
+        running = self._find(cookie)
         if running is not None:
             running.stop(state)
         return running is not None
 
     def cancel(self, record: job_store.JobRecord) -> bool:
         """Cancel a job on whichever copy it runs; return whether it runs at all."""
-        if self.stop_job(record.job.operation_id, JobState.CANCELED):
+        if self.stop_attempt(record.cookie, JobState.CANCELED):
             return True
         if record.job.state.is_active:
             self._store.request_cancel(record)
         return record.job.state.is_active
 
-    def _find(self, operation_id: str) -> RunningJob | None:
+    def _find(self, cookie: str) -> RunningJob | None:
         with self._mutex:
-            return self._running.get(operation_id)
+            return self._running.get(cookie)
 
     # In the thread of a job.
 
@@ -211,7 +215,7 @@ class JobManager:
                     break
                 self._sleep(_RETRY_SEC)
         with self._mutex:
-            self._running.pop(running.record.job.operation_id, None)
+            self._running.pop(running.record.cookie, None)
         self._leases.release(running.lease)
         ended = running.record.job
         level = LOG.info if ended.state is not JobState.FAILED else LOG.error

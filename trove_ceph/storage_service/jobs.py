@@ -100,8 +100,8 @@ class Jobs:
         return self._deps.storage.describe(work.source, with_usage=False).image_id
 
     def _take(self, operation_id: str, work: tasks.Task) -> leases.Lease:
-        def on_loss() -> None:
-            self._manager.stop_job(operation_id, JobState.INTERRUPTED)
+        def on_loss(cookie: str) -> None:
+            self._manager.stop_attempt(cookie, JobState.INTERRUPTED)
 
         return self._leases.take(work.locks, operation_id, str(work), on_loss)
 

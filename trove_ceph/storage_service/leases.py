@@ -39,7 +39,7 @@ def time_since_boot() -> float:
 class Lease:
     """Locks that are held together, until they are released or lost.
 
-    :param on_loss: called once, in the thread that detects the loss
+    :param on_loss: called once with the cookie, in the thread that detects the loss
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Lease:
         locks: Sequence[lock_store.Lock],
         holder: lock_store.Holder,
         clock: Callable[[], float],
-        on_loss: Callable[[], None],
+        on_loss: Callable[[str], None],
     ):
         self.locks = tuple(locks)
         self.holder = holder
@@ -79,7 +79,7 @@ class Lease:
         if not self._lost.is_set():
             self._lost.set()
             LOG.warning('Lost the locks %s', ', '.join(map(str, self.locks)))
-            self._on_loss()
+            self._on_loss(self.holder.cookie)
 
 
 class Leases:
@@ -111,7 +111,7 @@ class Leases:
         locks: Sequence[lock_store.Lock],
         operation: str,
         what: str,
-        on_loss: Callable[[], None] = lambda: None,
+        on_loss: Callable[[str], None] = lambda _cookie: None,
     ) -> Lease:
         """Take locks, all or none.
 

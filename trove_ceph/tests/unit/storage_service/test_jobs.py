@@ -252,6 +252,46 @@ class DeathTest(JobsTestCase):
         self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
         self.assertEqual(JobState.DONE, self.other.jobs.start('op', tasks.FlattenTask(clone)).state)
 
+    def resume_lost(self):
+        """Start a job whose lock is then lost, and resume it on the same copy of the service."""
+        self.one.jobs.start('op', self.copy)
+        self.world.cluster.locks.clear()
+        self.assertEqual(2, self.one.jobs.start('op', self.copy).attempt)
+
+    def test_a_lost_attempt_leaves_its_successor_on_the_same_copy(self):
+        """It ends while the next attempt waits or runs in the same process."""
+        self.resume_lost()
+        self.one.leases.renew('vault')
+        self.later.run_next()
+        self.assertEqual(JobState.WAITING, self.other.jobs.find('op').state)
+        self.later.run_next()
+        self.assertEqual((JobState.DONE, 2), self.state_and_attempt())
+
+    def test_the_successor_of_a_lost_attempt_is_canceled(self):
+        for canceling in (self.one, self.other):
+            self.resume_lost()
+            self.later.run_next()
+            canceling.jobs.cancel('op')
+            self.one.manager.heartbeat('vault')
+            self.later.run_next()
+            self.assertEqual((JobState.CANCELED, 2), self.state_and_attempt())
+            self.world.cluster.entries.clear()
+
+    def test_a_lost_attempt_is_not_canceled_in_place_of_its_successor_elsewhere(self):
+        self.one.jobs.start('op', self.copy)
+        self.world.cluster.locks.clear()
+        third = self.world.service('third', threads=self.later)
+        third.jobs.start('op', self.copy)
+        self.assertEqual('third', self.one.jobs.cancel('op').holder)
+        third.manager.heartbeat('vault')
+        self.later.run_next()
+        self.later.run_next()
+        self.assertEqual((JobState.CANCELED, 2), self.state_and_attempt())
+
+    def state_and_attempt(self):
+        found = self.other.jobs.find('op')
+        return found.state, found.attempt
+
     def test_a_stopped_job_can_be_resumed_at_once(self):
         self.one.jobs.start('op', self.copy)
         self.one.manager.stop(0)

@@ -30,7 +30,7 @@ class LeasesTest(base.BaseTestCase):
         self.now += seconds
 
     def _take(self, taker, *locks):
-        return taker.take(locks, 'operation-1', 'copy it', lambda: self.losses.append(taker.name))
+        return taker.take(locks, 'operation-1', 'copy it', lambda _: self.losses.append(taker.name))
 
     def _renew(self):
         for pool in self.cluster.capacities:

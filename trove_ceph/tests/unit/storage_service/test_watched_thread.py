@@ -86,7 +86,7 @@ class ServiceTest(base.BaseTestCase):
         service.on_failure = fail
         service.start()
         lease = service._leases.take(
-            [tasks.image_lock(world.image)], 'operation', 'copy it', lost.set
+            [tasks.image_lock(world.image)], 'operation', 'copy it', lambda _: lost.set()
         )
         entries.fails.set()
         self.assertTrue(failed.wait(WAIT_SEC))

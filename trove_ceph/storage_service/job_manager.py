@@ -46,7 +46,8 @@ class RunningJob:
         self.progress = executors.Progress(clock)
         self.cancel = threading.Event()
         self.final_state: JobState | None = None
-        self.future: concurrent.futures.Future[None] | None = None
+        #: Done as soon as its thread has ended, or the request for it has failed.
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.began = clock()
         # Serializes writes of the record, so that none follows that of the result.
         self.writing = threading.Lock()
@@ -104,21 +105,42 @@ class JobManager:
     def begin(self, record: job_store.JobRecord, lease: leases.Lease) -> tasks.Job:
         """Record a job under its lease and run it in a thread.
 
-        :raises StorageError: the record cannot be written; the caller must release the lease
+        If it raises an error, the caller must release the lease.
+
+        :raises StorageError: the record cannot be written
+        :raises ServiceUnavailableError: this copy of the service is being stopped
         """
         running = RunningJob(record, lease, self._clock)
         with self._mutex:
+            # From now on, ``stop`` waits for it.
+            self.check_not_stopping()
             self._running[record.cookie] = running
         try:
             self._store.write(record, lease.guard)
-        except exceptions.StorageError:
-            with self._mutex:
-                self._running.pop(record.cookie, None)
+            self._submit(running)
+        except Exception:
+            self._forget(running)
+            running.ended.set_result(None)
             raise
-        LOG.info('%s: starting attempt %d', record.job, record.job.attempt)
-        threads = self._urgent if isinstance(record.job.work, tasks.FenceTask) else self._threads
-        running.future = threads.submit(self._run, running)
         return running.now()
+
+    def _submit(self, running: RunningJob) -> None:
+        job = running.record.job
+        LOG.info('%s: starting attempt %d', job, job.attempt)
+        threads = self._urgent if isinstance(job.work, tasks.FenceTask) else self._threads
+        try:
+            future = threads.submit(self._run, running)
+        except RuntimeError as error:
+            # The threads are shut down, since ``stop`` has waited for as long as it may.
+            self._update(running, state=JobState.INTERRUPTED)
+            raise exceptions.ServiceUnavailableError(
+                f'{self._leases.name}: cannot run {job}: {error}'
+            ) from error
+        future.add_done_callback(lambda _: running.ended.set_result(None))
+
+    def _forget(self, running: RunningJob) -> None:
+        with self._mutex:
+            self._running.pop(running.record.cookie, None)
 
     def with_progress(self, record: job_store.JobRecord) -> tasks.Job:
         """Return a job, with its current progress if it runs here."""
@@ -214,8 +236,7 @@ class JobManager:
                 if not running.lease.is_valid():
                     break
                 self._sleep(_RETRY_SEC)
-        with self._mutex:
-            self._running.pop(running.record.cookie, None)
+        self._forget(running)
         self._leases.release(running.lease)
         ended = running.record.job
         level = LOG.info if ended.state is not JobState.FAILED else LOG.error
@@ -265,12 +286,14 @@ class JobManager:
                 running.lease.mark_lost()
 
     def stop(self, timeout_sec: float) -> bool:
-        """Stop all jobs here at their next chunk; return whether all ended within the time."""
-        self._stopping = True
+        """Stop all jobs here at their next chunk; return whether all ended within the time.
+
+        It waits for jobs whose requests are still being answered, and refuses later requests.
+        """
         with self._mutex:
+            self._stopping = True
             mine = list(self._running.values())
         for running in mine:
             running.stop(JobState.INTERRUPTED)
-        futures = [running.future for running in mine if running.future]
-        waited = concurrent.futures.wait(futures, timeout_sec)
+        waited = concurrent.futures.wait([running.ended for running in mine], timeout_sec)
         return not waited.not_done

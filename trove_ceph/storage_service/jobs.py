@@ -65,6 +65,7 @@ class Jobs:
         :raises BusyError: another operation holds a lock of the task
         :raises NotFoundError: the source of the task does not exist
         :raises NotThisCopyError: the task must run on another copy of the service
+        :raises ServiceUnavailableError: this copy of the service is being stopped
         """
         self._manager.check_not_stopping()
         found = self._find_same(operation_id, work)
@@ -133,7 +134,7 @@ class Jobs:
             if isinstance(work, tasks.InspectTask) and deaths >= self._max_deaths:
                 return self._give_up(record, lease)
             return self._manager.begin(record, lease)
-        except exceptions.StorageError:
+        except Exception:
             self._leases.release(lease)
             raise
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: the same on every copy of the service, whichever copy runs them."""
 
+import concurrent.futures
+
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -112,6 +114,58 @@ class StartTest(JobsTestCase):
     def test_no_job_starts_while_the_service_stops(self):
         self.assertTrue(self.one.manager.stop(0))
         self.assertRaises(exceptions.ServiceUnavailableError, self.one.jobs.start, 'op', self.copy)
+
+
+class StopTest(JobsTestCase):
+    """The service is told to stop while a request starts a job."""
+
+    def stop_before(self, verb):
+        """Stop the service before a request to the lock store; return what ``stop`` has found."""
+        request, ended = getattr(self.one.lock_store._inner, verb), []
+
+        def stop_first(*arguments):
+            if not ended:
+                ended.append(self.one.manager.stop(0))
+            return request(*arguments)
+
+        setattr(self.one.lock_store._inner, verb, stop_first)
+        return ended
+
+    def assert_resumed_elsewhere(self):
+        self.assertEqual([], self.world.held_locks())
+        self.assertEqual(JobState.DONE, self.other.jobs.start('op', self.copy).state)
+
+    def test_before_the_job_is_recorded(self):
+        self.stop_before('take')
+        self.assertRaises(exceptions.ServiceUnavailableError, self.one.jobs.start, 'op', self.copy)
+        self.assertEqual([], self.other.jobs.all())
+        self.assert_resumed_elsewhere()
+
+    def test_while_the_job_is_recorded(self):
+        ended = self.stop_before('write')
+        self.one.jobs.start('op', self.copy)
+        self.assertEqual([False], ended)
+        self.later.run_next()
+        self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
+        self.assertTrue(self.one.manager.stop(0))
+        self.assert_resumed_elsewhere()
+
+    def test_after_stop_has_given_up_waiting(self):
+        threads = concurrent.futures.ThreadPoolExecutor()
+        threads.shutdown()
+        late = self.world.service('late', threads=threads)
+        self.assertRaises(exceptions.ServiceUnavailableError, late.jobs.start, 'op', self.copy)
+        self.assertTrue(late.manager.stop(0))
+        self.assertEqual({}, late.manager._running)
+        # It was not the data that stopped the service.
+        self.assertEqual(0, self.other.store.find('op').deaths)
+        self.assert_resumed_elsewhere()
+
+    def test_an_unexpected_error_leaves_no_locks(self):
+        self.one.lock_store._inner.write = None
+        self.assertRaises(TypeError, self.one.jobs.start, 'op', self.copy)
+        self.assertTrue(self.one.manager.stop(0))
+        self.assert_resumed_elsewhere()
 
 
 class ProgressTest(JobsTestCase):

@@ -7,6 +7,7 @@ which is no verdict on the backup. It also ends with an error when any step othe
 own work exceeds its time limit. See :mod:`.evidence` and :mod:`.device_health`.
 """
 
+import contextlib
 import functools
 import random
 import subprocess
@@ -202,23 +203,39 @@ class Context:
 
     def remove_clone(self) -> None:
         """Remove the clone, even if a host on which an inspection was killed has it open."""
-        self._deadline.check_allowed()
-        self._deadline.call('removing the clone', self._remove_or_fence, limit_sec=REMOVE_SEC)
+        given_up = threading.Event()
 
-    def _remove_or_fence(self) -> None:
-        try:
-            self._remove()
-        except exceptions.BusyError as error:
-            LOG.warning('%s; fencing its clients', error)
-            fencing.fence(self._storage, self._work.clone)
-            self._remove()
-
-    def _remove(self) -> None:
-        try:
-            self._storage.remove(self._work.clone)
-        except exceptions.NotFoundError:
+        def remove() -> None:
             # The name is unique, so no other image was meant.
-            pass
+            with contextlib.suppress(exceptions.NotFoundError):
+                self._remove_or_fence(given_up)
+
+        self._deadline.call('removing the clone', remove, given_up.set, REMOVE_SEC)
+
+    def _remove_or_fence(self, given_up: threading.Event) -> None:
+        clone = self._work.clone
+        self._check_removing(given_up)
+        try:
+            self._storage.remove(clone)
+        except exceptions.BusyError as error:
+            clients = self._storage.find_clients(clone).addresses
+            # By the time that Ceph answers, the clone and its clients may be those of the next
+            # inspection. Those that were found while this one was allowed to are not.
+            self._check_removing(given_up)
+            LOG.warning('%s; fencing its clients', error)
+            fencing.fence(self._storage, clone, only=clients)
+            self._check_removing(given_up)
+            self._storage.remove(clone)
+
+    def _check_removing(self, given_up: threading.Event) -> None:
+        """Check that no other inspection can have a clone of the same name yet.
+
+        :param given_up: set when the removal is abandoned, after which its leases are released
+        :raises CanceledError: another one can
+        """
+        self._deadline.check_allowed()
+        if given_up.is_set():
+            raise exceptions.CanceledError('removing the clone: did not end within its time limit')
 
     def close(self) -> None:
         self._server = None

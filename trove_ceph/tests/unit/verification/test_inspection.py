@@ -3,6 +3,7 @@ import dataclasses
 import threading
 from unittest import mock
 
+import fixtures
 from oslo_utils import units
 from oslotest import base
 
@@ -212,6 +213,78 @@ class InspectionTest(base.BaseTestCase):
 
         self.assertEqual([], self.world.clones())
         self.assertRaises(exceptions.CephUnreachableError, writer.flush)
+
+
+class BlockedRemovalTest(base.BaseTestCase):
+    """Ceph does not answer the removal of a clone that a dead host has open."""
+
+    def setUp(self):
+        super().setUp()
+        self.answers = threading.Event()
+        self.addCleanup(self.answers.set)
+        self.is_allowed = True
+
+    def remove(self, made, verb):
+        """Remove the clone, with the first request of this verb blocked until ``answers``."""
+        context = inspection.Context(
+            *(made.storage, made.sandbox(), made.work, world.SETTINGS, OPTIONS),
+            deadline.Deadline(60, is_allowed=lambda: self.is_allowed),
+            lambda *_: None,
+        )
+        request = getattr(made.storage, verb)
+
+        def wait(*arguments):
+            setattr(made.storage, verb, request)
+            self.on_request()
+            self.answers.wait(60)
+            return request(*arguments)
+
+        setattr(made.storage, verb, wait)
+        context.remove_clone()
+
+    def on_request(self):
+        pass
+
+    def make_world(self):
+        made = world.World()
+        made.storage.clone(made.work.snapshot, made.work.clone, OPTIONS)
+        made.sandbox('dead').open(made.work.clone)
+        return made
+
+    def test_an_abandoned_removal_leaves_the_clone_of_the_next_inspection(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.verification.inspection.REMOVE_SEC', 0))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.verification.deadline.END_SEC', 0))
+        for verb in ('remove', 'find_clients', 'read_header', 'await_blocklist'):
+            made = self.make_world()
+            self.answers.clear()
+            others = set(threading.enumerate())
+            self.assertRaises(exceptions.InspectionFaultError, self.remove, made, verb)
+            abandoned = set(threading.enumerate()) - others
+
+            made.hosts['dead'].pop().close()
+            made.storage.remove(made.work.clone)
+            made.storage.clone(made.work.snapshot, made.work.clone, OPTIONS)
+            made.sandbox('next').open(made.work.clone)
+            (writer,) = made.hosts['next']
+            self.answers.set()
+            for thread in abandoned:
+                thread.join(60)
+
+            self.assertEqual(1, len(abandoned), verb)
+            writer.flush()
+            self.assertEqual([made.work.clone], made.clones())
+
+    def test_a_removal_whose_leases_are_lost_fences_nothing(self):
+        def lose():
+            self.is_allowed = False
+            self.answers.set()
+
+        self.on_request = lose
+        for verb in ('remove', 'find_clients'):
+            self.is_allowed = True
+            made = self.make_world()
+            self.assertRaises(exceptions.CanceledError, self.remove, made, verb)
+            self.assertEqual(frozenset(), made.storage.blocklisted())
 
 
 class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):

@@ -75,9 +75,9 @@ class Task(abc.ABC):
         """The locks that it needs; the record of the job is in the pool of the first."""
 
     @property
-    def source(self) -> image_types.ImageRef | None:
-        """The image that it reads, which must not be purged meanwhile, or None."""
-        return None
+    def sources(self) -> tuple[image_types.ImageRef, ...]:
+        """The images that it reads without their locks, and that must not be purged meanwhile."""
+        return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +129,8 @@ class CopyTask(Task):
         return (image_lock(self.image), *map(snapshot_lock, read))
 
     @property
-    def source(self) -> image_types.ImageRef:
-        return self.snapshot.of
+    def sources(self) -> tuple[image_types.ImageRef, ...]:
+        return (self.snapshot.of,)
 
     def __str__(self) -> str:
         since = f' since {self.since}' if self.since else ''
@@ -151,8 +151,8 @@ class VerifyTask(Task):
         return snapshot_lock(self.copy), snapshot_lock(self.snapshot)
 
     @property
-    def source(self) -> image_types.ImageRef:
-        return self.snapshot.of
+    def sources(self) -> tuple[image_types.ImageRef, ...]:
+        return self.snapshot.of, self.copy.of
 
     def __str__(self) -> str:
         return f'verify {self.copy} against {self.snapshot}'
@@ -203,8 +203,8 @@ class InspectTask(Task):
         return image_lock(self.clone), snapshot_lock(self.snapshot)
 
     @property
-    def source(self) -> image_types.ImageRef:
-        return self.snapshot.of
+    def sources(self) -> tuple[image_types.ImageRef, ...]:
+        return (self.snapshot.of,)
 
     def __str__(self) -> str:
         return f'inspect {self.snapshot}'

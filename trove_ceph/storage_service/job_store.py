@@ -10,6 +10,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from oslo_log import log as logging
 
@@ -30,13 +31,13 @@ class JobRecord:
     """The record of a job.
 
     :param cookie: of the lock under which it was written
-    :param source_id: the id of the image that it reads
+    :param source_ids: the ids of the images that it reads
     :param deaths: number of consecutive latest attempts during which the copy of the service died
     """
 
     job: tasks.Job
     cookie: str
-    source_id: str | None = None
+    source_ids: tuple[str, ...] = ()
     deaths: int = 0
 
     @property
@@ -184,7 +185,9 @@ def _dump(record: JobRecord) -> str:
         {
             'job': serializer.encode(record.job),
             'cookie': record.cookie,
-            'source_id': record.source_id,
+            # Of which copies of the service of earlier releases know only the first.
+            'source_id': next(iter(record.source_ids), None),
+            'source_ids': record.source_ids,
             'deaths': record.deaths,
         }
     )
@@ -195,10 +198,17 @@ def _load(text: str) -> JobRecord:
     return JobRecord(
         serializer.decode(content['job']),
         content['cookie'],
-        content['source_id'],
+        _source_ids(content),
         # Records of earlier releases have no count.
         content.get('deaths', 0),
     )
+
+
+def _source_ids(content: dict[str, Any]) -> tuple[str, ...]:
+    if 'source_ids' in content:
+        return tuple(content['source_ids'])
+    # The record of an earlier release.
+    return (content['source_id'],) if content['source_id'] is not None else ()
 
 
 def _interrupted(record: JobRecord) -> JobRecord:

@@ -79,7 +79,7 @@ class Jobs:
             _check_same(other, work)
         if isinstance(work, tasks.PurgeTask):
             self._check_purge(work, is_new=found is None)
-        source_id = self._find_source_id(work)
+        source_ids = self._find_source_ids(work)
         deadline = waiting.Deadline(BUSY_WAIT_SEC, self._clock, self._sleep)
         while True:
             try:
@@ -93,12 +93,11 @@ class Jobs:
                     return self._manager.with_progress(found)
                 if not deadline.pause(_POLL_SEC):
                     raise
-        return self._begin(operation_id, work, lease, source_id)
+        return self._begin(operation_id, work, lease, source_ids)
 
-    def _find_source_id(self, work: tasks.Task) -> str | None:
-        if work.source is None:
-            return None
-        return self._deps.storage.describe(work.source, with_usage=False).image_id
+    def _find_source_ids(self, work: tasks.Task) -> tuple[str, ...]:
+        describe = self._deps.storage.describe
+        return tuple(describe(image, with_usage=False).image_id for image in work.sources)
 
     def _take(self, operation_id: str, work: tasks.Task) -> leases.Lease:
         def on_loss(cookie: str) -> None:
@@ -107,7 +106,11 @@ class Jobs:
         return self._leases.take(work.locks, operation_id, str(work), on_loss)
 
     def _begin(
-        self, operation_id: str, work: tasks.Task, lease: leases.Lease, source_id: str | None
+        self,
+        operation_id: str,
+        work: tasks.Task,
+        lease: leases.Lease,
+        source_ids: tuple[str, ...],
     ) -> tasks.Job:
         """Start a job under its lease, unless it was completed meanwhile."""
         try:
@@ -128,7 +131,7 @@ class Jobs:
                     updated_at=self._now(),
                 ),
                 lease.holder.cookie,
-                source_id,
+                source_ids,
                 deaths,
             )
             if isinstance(work, tasks.InspectTask) and deaths >= self._max_deaths:
@@ -208,7 +211,7 @@ class Jobs:
                 ended = dataclasses.replace(
                     latest.job, state=JobState.CANCELED, updated_at=self._now()
                 )
-                latest = job_store.JobRecord(ended, lease.holder.cookie, record.source_id)
+                latest = job_store.JobRecord(ended, lease.holder.cookie, record.source_ids)
                 self._store.write(latest, lease.guard)
         return latest.job
 
@@ -240,7 +243,7 @@ class Jobs:
                 f'image {purge.image_id} in the trash of {purge.pool}: does not exist'
             )
         for record in self._store.all():
-            if record.source_id == purge.image_id and record.job.state.is_active:
+            if purge.image_id in record.source_ids and record.job.state.is_active:
                 raise exceptions.BusyError(
                     f'image {purge.image_id} in the trash of {purge.pool}: {record.job} reads it'
                 )

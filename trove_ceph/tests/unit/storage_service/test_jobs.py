@@ -2,6 +2,7 @@
 """Jobs: the same on every copy of the service, whichever copy runs them."""
 
 import concurrent.futures
+import json
 
 from oslotest import base
 
@@ -418,6 +419,29 @@ class TasksTest(JobsTestCase):
         self.other.jobs.start('purge', purge)
         self.assertEqual(JobState.DONE, self.other.jobs.find('purge').state)
         self.assertEqual([], self.world.storage.list_trash('volumes'))
+
+    def test_purge_is_refused_while_a_comparison_reads_either_image(self):
+        self.other.jobs.start('copy', self.copy)
+        work = tasks.VerifyTask(self.image.snapshot('s'), self.vault.snapshot('s'))
+        self.one.jobs.start('verify', work)
+        for image in (self.image, self.vault):
+            trashed = self.world.storage.trash(image)
+            purge = tasks.PurgeTask(image.pool, trashed.image_id)
+            for service in (self.one, self.other):
+                error = self.assertRaises(exceptions.BusyError, service.jobs.start, 'purge', purge)
+                self.assertIn(f'verify ({work}) reads it', str(error))
+            self.world.storage.restore(image.pool, trashed.image_id, image.name)
+        self.later.run_next()
+        self.assertEqual(JobState.DONE, self.other.jobs.find('verify').state)
+
+    def test_records_of_the_earlier_release_name_one_source(self):
+        self.one.jobs.start('op', self.copy)
+        text = self.one.lock_store.read('vault', 'job/op')['job/op']
+        content = json.loads(text)
+        expected = content.pop('source_ids')
+        self.assertEqual([content['source_id']], expected)
+        self.one.lock_store.write('vault', {'job/op': json.dumps(content)})
+        self.assertEqual(tuple(expected), self.other.store.find('op').source_ids)
 
     def test_purge_of_a_missing_image(self):
         purge = tasks.PurgeTask('volumes', 'abc')

@@ -234,7 +234,11 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
-        """List the images in the trash of a pool."""
+        """List the images in the trash of a pool.
+
+        An image that cannot be opened, because Ceph misses a part of it, has no size and no
+        children in the list.
+        """
 
     @abc.abstractmethod
     def restore(self, pool: str, image_id: str, name: str) -> None:
@@ -247,6 +251,8 @@ class Backend(abc.ABC):
     def purge(self, pool: str, image_id: str) -> None:
         """Delete an image in the trash permanently, with its snapshots.
 
+        :raises NotFoundError: there is no such image, or Ceph misses a part of it; ``list_trash``
+            lists it then
         :raises BusyError: the image has children, which the message names; no snapshot was removed
         """
 

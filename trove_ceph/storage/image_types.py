@@ -206,7 +206,8 @@ class TrashedImage:
     """An image in the trash of its pool; its clones still read from it.
 
     :param name: its name before it was moved to the trash
-    :param size_bytes: its size; None if only its entry is left, or an older service tells
+    :param size_bytes: its size; None if only its entry is left, if it cannot be opened, or if an
+        older service tells
     """
 
     pool: str

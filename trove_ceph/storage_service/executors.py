@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execute the tasks of jobs."""
 
-import contextlib
 import dataclasses
 import threading
 import time
@@ -172,8 +171,22 @@ def perform(
             return fencing.fence(storage, image, timeout_sec, only)
         case tasks.PurgeTask(pool, image_id):
             progress.note('purging', 0, 0, 0)
-            # The image was in the trash when the job was first requested.
-            with contextlib.suppress(exceptions.NotFoundError):
-                storage.purge(pool, image_id)
+            _purge(storage, pool, image_id)
             return None
     raise exceptions.InvalidRequestError(f'{work}: unknown kind of task')
+
+
+def _purge(storage: backend.Backend, pool: str, image_id: str) -> None:
+    """Purge an image that was in the trash when the job was first requested.
+
+    :raises StorageError: it still is, since Ceph misses a part of it
+    """
+    try:
+        storage.purge(pool, image_id)
+    except exceptions.NotFoundError as error:
+        # Mostly, an earlier attempt has removed it.
+        if any(one.image_id == image_id for one in storage.list_trash(pool)):
+            raise exceptions.StorageError(
+                f'{error}; the image is still in the trash. Ceph misses a part of it, such as its '
+                'parent or its data pool, so that an operator must remove it'
+            ) from error

@@ -211,16 +211,25 @@ class CephBackend(backend.Backend):
         return found
 
     def _describe_trashed(self, pool: str, image_id: str) -> image_types.TrashedImage:
-        """Describe an image in the trash, even if an interrupted purge left only its entry."""
+        """Describe an image in the trash, even if an interrupted purge left only its entry.
+
+        The same goes for an image that cannot be opened, since Ceph misses a part of it.
+        """
         subject = f'describing image {image_id} in the trash of pool {pool}'
         with self._pool(pool, subject) as context:
             clones: tuple[image_types.Child, ...] = ()
             size_bytes = None
-            entry = self._rbd.trash_get(context, image_id)
             if stale_names.has_header(context, image_id):
-                with rbd.Image(context, image_id=image_id, read_only=True) as handle:
+                with (
+                    contextlib.suppress(
+                        rbd.ImageNotFound, rados.ObjectNotFound, exceptions.NotFoundError
+                    ),
+                    rbd.Image(context, image_id=image_id, read_only=True) as handle,
+                ):
                     clones = children.Children(handle, context, self._link).all()
                     size_bytes = handle.size()
+            # Last, since it may have been purged meanwhile.
+            entry = self._rbd.trash_get(context, image_id)
         trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
         return image_types.TrashedImage(
             pool, image_id, entry['name'], trashed_at, clones, size_bytes

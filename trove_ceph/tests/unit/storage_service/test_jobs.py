@@ -443,6 +443,24 @@ class TasksTest(JobsTestCase):
         self.one.lock_store.write('vault', {'job/op': json.dumps(content)})
         self.assertEqual(tuple(expected), self.other.store.find('op').source_ids)
 
+    def test_purge_of_an_image_of_which_ceph_misses_a_part(self):
+        trashed = self.world.storage.trash(self.image)
+        purge = tasks.PurgeTask('volumes', trashed.image_id)
+
+        def fail(*_):
+            raise exceptions.NotFoundError('purging: No such file or directory')
+
+        self.other.storage._inner.purge = fail
+        self.other.jobs.start('purge', purge)
+        found = self.other.jobs.find('purge')
+        # NotFoundError would tell that there is no image any more.
+        self.assertEqual((JobState.FAILED, 'StorageError'), (found.state, found.error))
+        self.assertIn('No such file or directory; ', found.message)
+        self.assertIn('is still in the trash', found.message)
+        del self.other.storage._inner.purge
+        self.assertEqual(2, self.other.jobs.start('purge', purge).attempt)
+        self.assertEqual([], self.world.storage.list_trash('volumes'))
+
     def test_purge_of_a_missing_image(self):
         purge = tasks.PurgeTask('volumes', 'abc')
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.start, 'purge', purge)

@@ -66,7 +66,8 @@ class JobManager:
     """Runs the jobs of this copy of the service, each under its lease.
 
     :param threads: runs jobs
-    :param urgent: runs fences, which must not wait until a copy has ended
+    :param urgent: returns the threads for the fences of a pool, which must wait neither until a
+        copy has ended nor for another pool that does not answer
     :param now: the wall clock
     """
 
@@ -76,7 +77,7 @@ class JobManager:
         store: job_store.JobStore,
         own_leases: leases.Leases,
         threads: concurrent.futures.Executor,
-        urgent: concurrent.futures.Executor,
+        urgent: Callable[[str], concurrent.futures.Executor],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime.datetime] = utc_now,
@@ -127,7 +128,8 @@ class JobManager:
     def _submit(self, running: RunningJob) -> None:
         job = running.record.job
         LOG.info('%s: starting attempt %d', job, job.attempt)
-        threads = self._urgent if isinstance(job.work, tasks.FenceTask) else self._threads
+        is_fence = isinstance(job.work, tasks.FenceTask)
+        threads = self._urgent(running.record.lock.pool) if is_fence else self._threads
         try:
             future = threads.submit(self._run, running)
         except RuntimeError as error:

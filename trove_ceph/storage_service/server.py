@@ -40,7 +40,8 @@ LOG = logging.getLogger(__name__)
 #: Interval between writes of progress, and between checks for cancel requests.
 _HEARTBEAT_SEC = 2.0
 _EXPIRY_INTERVAL_SEC = 600.0
-#: How many fences run at the same time, such as those of all instances of a lost host.
+#: How many fences run at the same time in each pool, such as those of all instances of a lost
+#: host. A fence waits for each placement group of its pool.
 _FENCES = 16
 #: How often locks are renewed within their duration.
 _RENEWALS = 4
@@ -115,8 +116,11 @@ class Service:
         self._renew_sec = options.lock_duration_sec / _RENEWALS
         self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
         threads = concurrent.futures.ThreadPoolExecutor(options.job_threads, 'job')
-        urgent = concurrent.futures.ThreadPoolExecutor(_FENCES, 'fence')
-        self._executors = (threads, urgent)
+        urgent = {
+            pool: concurrent.futures.ThreadPoolExecutor(_FENCES, f'fence-{pool}')
+            for pool in own_pools.images
+        }
+        self._executors = (threads, *urgent.values())
         limits = executors.Limits(
             options.copy_in_flight_mib * units.Mi,
             options.copy_mib_per_sec * units.Mi or None,
@@ -126,7 +130,9 @@ class Service:
             storage, own_pools, limits, owners, inspector, self.name, builder
         )
         store = job_store.JobStore(entries, own_pools.images)
-        self._manager = job_manager.JobManager(deps, store, self._leases, threads, urgent)
+        self._manager = job_manager.JobManager(
+            deps, store, self._leases, threads, urgent.__getitem__
+        )
         self._jobs = jobs.Jobs(
             *(deps, store, self._leases, self._manager, options.job_retention_hours * 3600),
             max_deaths=options.max_inspection_deaths,

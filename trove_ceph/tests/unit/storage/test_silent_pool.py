@@ -218,3 +218,28 @@ class BlockingTest(SilentPoolTestCase):
         self.assertEqual(JobState.CANCELED, self.wait_for('flatten').state)
         self.start('fence', tasks.FenceTask(self.clone))
         self.assertEqual(JobState.DONE, self.wait_for('fence').state)
+
+    def test_fences_that_block_delay_no_fence_of_another_pool(self):
+        """One placement group is silent, so that no fence in its pool can be proved."""
+        self.answers.set()
+        self.service.start()
+        proved = threading.Event()
+        self.addCleanup(proved.set)
+
+        def await_blocklist(_backend, image):
+            if image.pool == SILENT:
+                proved.wait()
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.storage.fake.backend.FakeBackend.await_blocklist', await_blocklist
+            )
+        )
+        for number in range(server._FENCES + 1):
+            image = image_types.ImageRef(SILENT, f'image-{number}')
+            self.world.storage.create_image(image, service_world.MIB, image_types.ImageOptions())
+            self.start(f'fence-{number}', tasks.FenceTask(image))
+        self.start('fence', tasks.FenceTask(self.clone))
+        self.assertEqual(JobState.DONE, self.wait_for('fence').state)
+        proved.set()
+        self.assertEqual(JobState.DONE, self.wait_for(f'fence-{server._FENCES}').state)

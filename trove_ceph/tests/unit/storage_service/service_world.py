@@ -121,7 +121,7 @@ class Service:
         )
         shared = (deps, self.store, self.leases)
         self.manager = job_manager.JobManager(
-            *shared, threads or InlineExecutor(), InlineExecutor(), *times
+            *shared, threads or InlineExecutor(), lambda _pool: InlineExecutor(), *times
         )
         self.jobs = jobs.Jobs(*shared, self.manager, RETENTION_SEC, *times)
         self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs, self.owners)

@@ -20,6 +20,7 @@ from trove_ceph.storage_service import (
     pools,
     serializer,
     silent_owners,
+    trash_records,
 )
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Endpoint:
 
     :param own_pools: the pools that the service may read and change
     :param owners: of locks that no verb for snapshots may take
+    :param records: of the volumes that the service moves to the trash
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Endpoint:
         own_leases: leases.Leases,
         all_jobs: jobs.Jobs,
         owners: silent_owners.SilentOwners,
+        records: trash_records.TrashRecords,
         wait_sec: float = jobs.BUSY_WAIT_SEC,
     ):
         self._storage = storage
@@ -86,6 +89,7 @@ class Endpoint:
         self._leases = own_leases
         self._jobs = all_jobs
         self._owners = owners
+        self._trash_records = records
         self._wait_sec = wait_sec
 
     # Verbs that only read.
@@ -210,7 +214,10 @@ class Endpoint:
         if image_id is not None:
             self._pools.check_image_id(image_id)
         with self._locked('trash', image, tasks.image_lock(image)):
-            return self._storage.trash(image, image_id)
+            if permissions.is_managed(image):
+                # Its name is enough to purge or restore it.
+                return self._storage.trash(image, image_id)
+            return self._trash_records.trash(image, image_id)
 
     @_verb(permissions.RESTORE)
     def restore(self, pool: str, image_id: str, name: str) -> None:
@@ -220,6 +227,7 @@ class Endpoint:
         locks = tasks.trash_lock(pool, image_id), tasks.image_lock(image)
         with self._locked('restore', image, *locks):
             self._storage.restore(pool, image_id, name)
+            self._trash_records.forget(pool, image_id)
 
     # Jobs.
 

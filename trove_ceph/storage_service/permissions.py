@@ -20,7 +20,7 @@ unfence                       the image's metadata has a record of fenced client
 trash                         all its snapshots were removed, and either clones read from it or it
                               reads from another pool: Cinder cannot delete such a volume
 restore, purge                a record beside the locks shows that this service moved it to the
-                              trash
+                              trash, and that no other client did so later
 ============================  =====================================================================
 
 A request cannot set the limits of a volume; the service sets them itself, as the tier defines.
@@ -29,19 +29,16 @@ A request cannot set the limits of a volume; the service sets them itself, as th
 import contextlib
 import dataclasses
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, fencing, golden, image_types, lock_store, names, tasks
-from trove_ceph.storage_service import pools
+from trove_ceph.storage import backend, fencing, golden, image_types, names, tasks
+from trove_ceph.storage_service import pools, trash_records
 
 _ID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 _VOLUME = re.compile(f'volume-{_ID}')
 _OF_CINDER = re.compile(f'snapshot-{_ID}')
-_TRASHED = 'trashed/'
-_EXPIRE_AFTER_SEC = 86400
 #: The kind of a vault image, which only copies create.
 _VAULT = 'vault'
 
@@ -49,20 +46,18 @@ _VAULT = 'vault'
 class Evidence:
     """The facts in Ceph about the images of a request, within the pools of the service.
 
-    :param entries: stores the records of the images that this service moved to the trash
+    :param records: of the volumes that this service moved to the trash
     """
 
     def __init__(
         self,
         storage: backend.Backend,
         own_pools: pools.Pools,
-        entries: lock_store.LockStore,
-        now: Callable[[], float] = time.time,
+        records: trash_records.TrashRecords,
     ):
         self._storage = storage
         self._pools = own_pools
-        self._lock_store = entries
-        self._now = now
+        self._trash_records = records
 
     def header(self, image: image_types.ImageRef) -> image_types.ImageHeader:
         """Read the header of an image."""
@@ -80,25 +75,9 @@ class Evidence:
         found = self._storage.list_trash(pool)
         return next((one for one in found if one.image_id == image_id), None)
 
-    def record_trashed(self, image: image_types.ImageRef, image_id: str) -> None:
-        """Record that an image is moved to the trash; delete records of images no longer there."""
-        present = {one.image_id for one in self._storage.list_trash(image.pool)}
-        entries: dict[str, str | None] = {}
-        for key, value in self._lock_store.read(image.pool, _TRASHED).items():
-            noted_at, _, _ = value.partition(' ')
-            # A recent record may be of an image that is just about to be moved.
-            if key.removeprefix(_TRASHED) not in present and (
-                self._now() - float(noted_at) > _EXPIRE_AFTER_SEC
-            ):
-                entries[key] = None
-        noted = f'{self._now():.0f} {image.name}'
-        self._lock_store.write(image.pool, entries | {f'{_TRASHED}{image_id}': noted})
-
     def was_trashed_by_us(self, trashed: image_types.TrashedImage) -> bool:
-        """Return whether this service moved an image to the trash."""
-        key = f'{_TRASHED}{trashed.image_id}'
-        _, _, name = self._lock_store.read(trashed.pool, key).get(key, '').partition(' ')
-        return name == trashed.name
+        """Return whether this service moved an image to the trash, and nothing else since."""
+        return self._trash_records.has(trashed)
 
 
 Check = Callable[[Evidence, Mapping[str, Any]], None]
@@ -175,7 +154,6 @@ def _trash(evidence: Evidence, arguments: Mapping[str, Any]) -> None:
         raise _refusal(image, f'it has snapshots: {", ".join(facts.snapshot_names)}')
     if not facts.children and (facts.parent is None or facts.parent.pool == image.pool):
         raise _refusal(image, 'no clone reads from it and it reads from no other pool')
-    evidence.record_trashed(image, facts.image_id)
 
 
 def _restore(evidence: Evidence, arguments: Mapping[str, Any]) -> None:
@@ -318,7 +296,8 @@ def _require_trashed_by_us(evidence: Evidence, trashed: image_types.TrashedImage
     if not is_managed(image) and not evidence.was_trashed_by_us(trashed):
         raise _refusal(
             trashed,
-            'its name is not trove_ceph.<kind>.<id>, and this service did not move it to the trash',
+            'its name is not trove_ceph.<kind>.<id>, and this service did not move it to the trash '
+            f'at {trashed.trashed_at:%Y-%m-%d %H:%M:%S} UTC',
         )
 
 

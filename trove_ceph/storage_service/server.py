@@ -30,6 +30,7 @@ from trove_ceph.storage_service import (
     rpcapi,
     silent_owners,
     transport,
+    trash_records,
     watched_thread,
 )
 from trove_ceph.tiers import tiers_file
@@ -137,8 +138,11 @@ class Service:
             *(deps, store, self._leases, self._manager, options.job_retention_hours * 3600),
             max_deaths=options.max_inspection_deaths,
         )
-        self.endpoint = endpoint.Endpoint(storage, own_pools, self._leases, self._jobs, owners)
-        self.evidence = permissions.Evidence(storage, own_pools, entries)
+        records = trash_records.TrashRecords(storage, entries)
+        self.endpoint = endpoint.Endpoint(
+            storage, own_pools, self._leases, self._jobs, owners, records
+        )
+        self.evidence = permissions.Evidence(storage, own_pools, records)
         self._stopping = threading.Event()
         #: Called with the reason after a thread of this copy has died, so that locks cannot be
         #: renewed. The copy then executes nothing any more, and should be restarted.

@@ -19,6 +19,7 @@ from trove_ceph.storage_service import (
     permissions,
     pools,
     silent_owners,
+    trash_records,
 )
 from trove_ceph.tests import interruption
 
@@ -124,8 +125,11 @@ class Service:
             *shared, threads or InlineExecutor(), lambda _pool: InlineExecutor(), *times
         )
         self.jobs = jobs.Jobs(*shared, self.manager, RETENTION_SEC, *times)
-        self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs, self.owners)
-        self.evidence = permissions.Evidence(storage, POOLS, entries, lambda: world.now)
+        self.trash_records = trash_records.TrashRecords(storage, entries, lambda: world.now)
+        self.endpoint = endpoint.Endpoint(
+            storage, POOLS, self.leases, self.jobs, self.owners, self.trash_records
+        )
+        self.evidence = permissions.Evidence(storage, POOLS, self.trash_records)
 
 
 class InlineExecutor(concurrent.futures.Executor):

@@ -2,6 +2,7 @@
 """Each verb declares a permission, and refuses images and snapshots that are not managed."""
 
 import dataclasses
+import datetime
 import inspect
 import json
 import uuid
@@ -324,14 +325,42 @@ class VolumeTest(PermissionTestCase):
         self.assert_refused('start', operation_id='op', work=tasks.PurgeTask(**trash_entry))
         self.assert_refused('restore', **trash_entry, name=VOLUME)
 
-    def test_old_records_of_the_trash_are_deleted(self):
-        evidence = self.service.evidence
-        evidence.record_trashed(self.volume, 'gone')
-        evidence.record_trashed(self.volume, 'about-to-be-moved')
-        self.world.now += 86401
-        evidence.record_trashed(self.volume, 'now')
-        entries = self.service.lock_store.read('volumes', 'trashed/')
-        self.assertEqual(['trashed/now'], list(entries))
+    def make_trashable(self):
+        """Let a clone read from the volume, so that Cinder cannot delete it."""
+        snapshot = self.volume.snapshot(MANAGED_SNAPSHOT)
+        self.world.storage.create_snapshot(snapshot)
+        clone = image_types.ImageRef('volumes', names.image_name('replica', ID))
+        self.world.storage.clone(snapshot, clone, image_types.ImageOptions())
+        self.world.storage.remove_snapshot(snapshot)
+
+    def assert_not_ours(self):
+        (trashed,) = self.world.storage.list_trash('volumes')
+        trash_entry = {'pool': 'volumes', 'image_id': trashed.image_id}
+        self.assert_refused('start', operation_id='op', work=tasks.PurgeTask(**trash_entry))
+        self.assert_refused('restore', **trash_entry, name=VOLUME)
+
+    def test_an_image_that_cinder_trashed_after_we_could_not_is_not_purged(self):
+        self.make_trashable()
+        with self.world.storage.open_writer(self.volume):
+            self.assertRaises(exceptions.BusyError, self.call, 'trash', image=self.volume)
+        self.world.storage.trash(self.volume)
+        self.assert_not_ours()
+
+    def test_an_image_that_cinder_trashed_after_we_restored_it_is_not_purged(self):
+        self.make_trashable()
+        image_id = self.call('trash', image=self.volume).image_id
+        self.call('restore', pool='volumes', image_id=image_id, name=VOLUME)
+        self.world.storage.trash(self.volume)
+        self.assert_not_ours()
+
+    def test_an_image_that_cinder_trashed_after_others_restored_it_is_not_purged(self):
+        self.make_trashable()
+        image_id = self.call('trash', image=self.volume).image_id
+        self.world.storage.restore('volumes', image_id, VOLUME)
+        self.world.storage.trash(self.volume)
+        (image,) = [one for one in self.world.cluster.images if one.trashed_at]
+        image.trashed_at += datetime.timedelta(hours=1)
+        self.assert_not_ours()
 
 
 class ManagedTest(PermissionTestCase):

@@ -109,7 +109,7 @@ class OrphanRules:
         elif golden.is_golden(facts.image):
             reason = _unfinished_build(facts)
         else:
-            reason = self._reason(name)
+            reason = self._reason(name, facts.parent)
         if reason is None:
             return None
         others = [
@@ -122,7 +122,7 @@ class OrphanRules:
             'clients have it open:': facts.clients,
             'it has snapshots that are not ours:': others,
         }
-        owner_id = self._owner_of(name)
+        owner_id = self._owner_of(name, facts.parent)
         return self._orphan(
             Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, owner_id
         )
@@ -156,11 +156,14 @@ class OrphanRules:
             clones = []
         since = placed.snapshot.created_at
         obstacles = {'it has clones:': clones}
+        owner_id = self._source_of(name, placed.location) or name.id
         return self._orphan(
-            Kind.SNAPSHOT, placed, placed.location, since, reason, obstacles, name.id
+            Kind.SNAPSHOT, placed, placed.location, since, reason, obstacles, owner_id
         )
 
-    def _reason(self, name: names.Name) -> str | None:
+    def _reason(
+        self, name: names.Name, parent: image_types.SnapshotRef | None = None
+    ) -> str | None:
         if name.kind == 'check':
             return _NO_INSPECTION
         if self._references.is_reprovisioning(name.id) or name.id in self._references.guest_ids:
@@ -170,6 +173,8 @@ class OrphanRules:
             return f'instance {name.id} has another volume'
         if self._references.is_alive(name.id):
             return None
+        if source_id := self._source_of(name, parent):
+            return f're-provisioning {name.id} of a replica of instance {source_id} has ended'
         return f'there is no instance, no backup and no guest {name.id}'
 
     def _trashed(self, trashed: image_types.TrashedImage) -> Orphan | None:
@@ -322,7 +327,9 @@ class OrphanRules:
 
     # What the rules share.
 
-    def _owner_of(self, name: names.Name) -> str | None:
+    def _owner_of(
+        self, name: names.Name, parent: image_types.SnapshotRef | None = None
+    ) -> str | None:
         """Return the id of the instance or backup that owns an image; None: operators own it.
 
         They own golden volumes, and the clones of those that were inspected.
@@ -332,7 +339,25 @@ class OrphanRules:
         is_check = name.kind == 'check'
         if is_check and self._find_image(names.image_name(golden.KIND, name.id)) is not None:
             return None
-        return name.id
+        return self._source_of(name, parent) or name.id
+
+    def _source_of(self, name: names.Name, snapshot: image_types.SnapshotRef | None) -> str | None:
+        """Return the source of a replica for which a re-provisioning has created an object.
+
+        The record of a replica has the id of its last re-provisioning only. But the object is a
+        snapshot of the volume of the source, or a clone of one: no other Trove clones the volume of
+        an instance of this one.
+
+        :param snapshot: the object, or the parent of the clone
+        :returns: None: its owner has the id in its name, or its source is not known
+        """
+        if name.kind != 'replica' or snapshot is None or self._references.is_known(name.id):
+            return None
+        for volume in self._inventory.volumes:
+            found = _OF_INSTANCE.fullmatch(volume.name)
+            if found and volume.image_name == snapshot.image:
+                return found[1] if self._references.is_known(found[1]) else None
+        return None
 
     def _find_image(self, name: str) -> image_types.ImageFacts | None:
         return next((one for one in self._inventory.images if one.image.name == name), None)

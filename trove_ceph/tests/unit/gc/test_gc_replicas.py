@@ -72,15 +72,62 @@ class ReplicasTest(base.BaseTestCase):
         self.assertEqual([], self.world.found())
 
     def test_finds_what_a_reprovisioning_that_ended_has_left(self):
-        request_id = self.reprovision()
-        claim = self.world.replicas.claim(self.replica.id, self.world.worker())
-        self.world.replicas.fail(claim, 'of a reason')
+        request_id = self.end_reprovisioning()
         self.leave_snapshot(request_id)
         self.world.make_image('replica', request_id)
         self.world.add_volume(request_id, name=f'trove-{self.replica.id}')
         found = self.world.find()
         self.assertEqual({Kind.SNAPSHOT, Kind.IMAGE, Kind.VOLUME}, {one.kind for one in found})
         self.assertEqual({None}, {one.stays_because() for one in found})
+
+    def end_reprovisioning(self):
+        """End one without success, and return its id."""
+        request_id = self.reprovision()
+        claim = self.world.replicas.claim(self.replica.id, self.world.worker())
+        self.world.replicas.fail(claim, 'of a reason')
+        return request_id
+
+    def leave_clone(self, operation_id):
+        """Leave a clone of the source that Cinder does not manage, without its snapshot."""
+        snapshot = self.leave_snapshot(operation_id)
+        image = worlds.image_types.ImageRef('volumes', names.image_name('replica', operation_id))
+        self.world.storage.clone(snapshot, image, worlds.image_types.ImageOptions())
+        self.world.storage.remove_snapshot(snapshot)
+        return image
+
+    def test_finds_what_an_earlier_reprovisioning_has_left(self):
+        self.world.volume['name'] = f'trove-{self.world.instance.id}'
+        earlier = self.end_reprovisioning()
+        self.end_reprovisioning()
+        self.leave_clone(earlier)
+        self.leave_snapshot(earlier)
+        self.world.add_volume(earlier, name=f'trove-{self.replica.id}')
+        found = self.world.find()
+        self.assertEqual({Kind.SNAPSHOT, Kind.IMAGE, Kind.VOLUME}, {one.kind for one in found})
+        self.assertEqual({None}, {one.stays_because() for one in found})
+        (image,) = (one for one in found if one.kind is Kind.IMAGE)
+        of_source = f'of a replica of instance {self.world.instance.id}'
+        self.assertEqual(f're-provisioning {earlier} {of_source} has ended', image.reason)
+        for one in found:
+            collector = self.world.collector()
+            collector.find()
+            collector.remove(one)
+        self.assertEqual([], self.world.found())
+
+    def test_finds_what_the_replica_has_left_that_was_forgotten(self):
+        self.world.volume['name'] = f'trove-{self.world.instance.id}'
+        request_id = self.end_reprovisioning()
+        self.world.replicas.remove(self.replica.id)
+        self.leave_clone(request_id)
+        self.remove(self.only())
+
+    def test_leaves_clones_of_volumes_of_another_trove(self):
+        self.world.volume['name'] = f'trove-{uuid.uuid4()}'
+        stranger = str(uuid.uuid4())
+        self.leave_clone(stranger)
+        self.leave_snapshot(stranger)
+        for found in self.world.find():
+            self.assertIn(f'knows no instance, backup or guest {stranger}', found.stays_because())
 
     def test_ignores_an_image_for_a_replica_that_is_being_created(self):
         self.replica.update(volume_id=None)

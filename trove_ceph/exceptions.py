@@ -82,6 +82,10 @@ class InvalidTiersError(TroveCephError):
     """The tiers file must be corrected or does not fit the cluster; nothing is changed."""
 
 
+class MissingTierError(InvalidTiersError):
+    """No tier has the pool of an object; add a tier with this pool to the tiers file again."""
+
+
 class InvalidHostsError(TroveCephError):
     """The file of hyper-converged hosts must be corrected; nothing is planned."""
 

@@ -83,6 +83,8 @@ class BackupRecord:
     :param copy_failures: failed attempts to copy since the last success
     :param copy_retry_at: earliest time of the next attempt to copy
     :param verify_failures: failed attempts to verify, with ``verify_retry_at``
+    :param delete_retry_at: earliest time of the next attempt to delete, by the clock of the
+        database; None: it is due
     :param copy_error: why the last attempt to copy failed
     :param verify_error: what a verification found wrong, or why it failed
     :param copy_base_id: the backup whose copy is the base of this one; None: a full copy
@@ -139,6 +141,7 @@ class BackupRecord:
     copy_base_because: str | None = None
     gtid_before: str | None = None
     filesystem_used_bytes: int | None = None
+    delete_retry_at: datetime.datetime | None = None
 
     @property
     def location(self) -> image_types.SnapshotRef | None:
@@ -149,7 +152,9 @@ class BackupRecord:
 
     @property
     def retry_at(self) -> datetime.datetime | None:
-        """The earliest time of the next attempt to copy or to verify."""
+        """The earliest time of the next attempt to delete it, or else to copy or to verify it."""
+        if self.delete_retry_at is not None:
+            return self.delete_retry_at
         times = [one for one in (self.copy_retry_at, self.verify_retry_at) if one is not None]
         return min(times, default=None)
 

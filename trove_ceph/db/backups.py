@@ -101,7 +101,8 @@ class BackupStore(backup_rows.BackupRows):
     def list_interrupted(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
         """Return the backups whose creation or deletion has no worker.
 
-        A backup that its worker released after a failure is included once claims have expired.
+        A backup that its worker released after a failure is included once claims have expired, and
+        the pause that the worker has recorded is over.
         """
         under_way = [str(state) for state in backup_record.UNDER_WAY]
         return self.claims.list_claimable(claimant, tables.BackupRow.state.in_(under_way))
@@ -294,13 +295,21 @@ class BackupStore(backup_rows.BackupRows):
                 )
         return None
 
-    def record_not_deleted(self, backup_id: str, claim: Claim | None, error: str) -> None:
+    def record_not_deleted(
+        self,
+        backup_id: str,
+        claim: Claim | None,
+        error: str,
+        pause: datetime.timedelta | None = None,
+    ) -> None:
         """Record why the deletion of a backup failed, and release it for the next attempt.
 
         :param claim: None: another worker has not released the backup; its claim stays
+        :param pause: until the next attempt, 10 minutes at most; None: it is due once claims expire
         """
         if claim is not None:
-            self._write(claim, error=error, **claims.cleared_claim())
+            retry_at = None if pause is None else self._database_time() + pause
+            self._write(claim, error=error, delete_retry_at=retry_at, **claims.cleared_claim())
         else:
             self._update(
                 backup_id, tables.BackupRow.state == str(RecordState.DELETING), error=error
@@ -392,8 +401,14 @@ class BackupStore(backup_rows.BackupRows):
     @staticmethod
     def _clear_error(session: Any, claim: Claim) -> None:
         session.execute(
-            sa.update(tables.BackupRow).where(*claims.write_conditions(claim)).values(error=None)
+            sa.update(tables.BackupRow)
+            .where(*claims.write_conditions(claim))
+            .values(error=None, delete_retry_at=None)
         )
+
+    def _database_time(self) -> datetime.datetime:
+        with self._transactions.reading() as session:
+            return self._transactions.database_time(session)
 
     def _list(self, *conditions: Any) -> list[backup_record.BackupRecord]:
         with self._transactions.reading() as session:

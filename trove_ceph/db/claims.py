@@ -201,7 +201,7 @@ class Claims:
         """Return the backups that no live worker has claimed, the latest first.
 
         Backups that were released less than the expiry time ago are left out, so that a failed
-        operation is not retried at once.
+        operation is not retried at once, and so are those whose deletion pauses.
         """
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
@@ -215,6 +215,7 @@ class Claims:
                 for row in rows
                 if claimant.may_claim(row, now)
                 and (row.claimed_by is not None or _is_old(row.heartbeat_at, now, claimant.expiry))
+                and not _pauses(row.delete_retry_at, now)
             ]
 
 
@@ -256,3 +257,8 @@ def _is_old(
     time: datetime.datetime | None, now: datetime.datetime, age: datetime.timedelta
 ) -> bool:
     return time is None or abs(now - time) > age
+
+
+def _pauses(retry_at: datetime.datetime | None, now: datetime.datetime) -> bool:
+    """Return whether the next attempt is later, as :func:`is_due`."""
+    return retry_at is not None and now < retry_at <= now + _LONGEST_RETRY

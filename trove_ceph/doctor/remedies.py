@@ -59,3 +59,4 @@ INSTALL = "pip install 'trove-ceph[server]'"
 INSTALL_TROVE = f"pip install '{window.REQUIREMENT}'"
 #: What mends a file is no command.
 EDIT = 'edit [{group}] {option}; restart {service}'
+ADD_TIER = 'edit tiers_file: add a tier with pool {pool}; restart trove-ceph-storage'

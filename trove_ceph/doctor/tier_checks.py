@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what the tiers file describes, by the plan of ``trove-ceph-manage tiers``."""
 
+import collections
 from collections.abc import Iterable, Iterator
 
+from trove_ceph.db.backup_record import BackupRecord, RecordState
 from trove_ceph.doctor import remedies
 from trove_ceph.doctor.check import Check, System
 from trove_ceph.doctor.finding import Finding, error, warning
+from trove_ceph.doctor.record_facts import Records
 from trove_ceph.tiers import (
     caps,
     changes,
@@ -82,6 +85,25 @@ def check_caps(facts: tuple[Content, resources.CephState]) -> Iterator[Finding]:
             yield warning(thing, f'has {", ".join(more)}', expected, remedies.TIERS_APPLY)
 
 
+def check_backups(facts: tuple[Content, Records]) -> Iterator[Finding]:
+    """Yield the pools of no tier in which backups are, so that they cannot be deleted."""
+    content, records = facts
+    known = {tier.pool for tier in content.tiers.values()}
+    found: dict[str, list[BackupRecord]] = collections.defaultdict(list)
+    for one in records.backups:
+        for pool in {place.pool for place in (one.location, one.copy) if place} - known:
+            found[pool].append(one)
+    for pool, backups in sorted(found.items()):
+        deleted = [one for one in backups if one.state is RecordState.DELETING]
+        level = error if deleted else warning
+        yield level(
+            f'pool {pool}',
+            f'{len(backups)} backups are in it, of which {len(deleted)} are to be deleted',
+            'a tier with this pool, without which they can neither be used nor deleted',
+            remedies.ADD_TIER.format(pool=pool),
+        )
+
+
 def _differences(
     found: Iterable[changes.Change | changes.Finding],
 ) -> Iterator[Finding]:
@@ -135,5 +157,12 @@ CHECKS = (
         'datastore versions may use the volume types that the tiers file gives them',
         lambda sources: (sources.tiers(), sources.associations(), sources.cinder()),
         check_versions,
+    ),
+    Check(
+        'tiers-of-backups',
+        System.BACKUPS,
+        'the pools of all backups and copies are those of tiers',
+        lambda sources: (sources.tiers(), sources.records()),
+        check_backups,
     ),
 )

@@ -67,6 +67,7 @@ class BackupRow(base.Claimable, base.Base):
     copy_retry_at = orm.mapped_column(sa.DateTime)
     verify_failures = orm.mapped_column(sa.Integer)
     verify_retry_at = orm.mapped_column(sa.DateTime)
+    delete_retry_at = orm.mapped_column(sa.DateTime)
     copy_error = orm.mapped_column(base.Text)
     verify_error = orm.mapped_column(base.Text)
     copy_base_id = orm.mapped_column(sa.String(36))

@@ -5,13 +5,15 @@ A backup is complete by itself: neither later backups nor instances restored fro
 """
 
 import contextlib
+import datetime
+from collections.abc import Iterator
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, operation_events, steps
 from trove_ceph.db import backup_record
 from trove_ceph.db.claims import Claim
-from trove_ceph.storage import tasks
+from trove_ceph.storage import image_types, tasks
 from trove_ceph.strategies.backup import (
     backup_snapshot,
     claimed,
@@ -26,6 +28,8 @@ LOG = logging.getLogger(__name__)
 #: Within this time a canceled copy stops at its next chunk, and a dead worker's claim expires.
 _CANCEL_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
+#: Until the next attempt if a tier was removed: only an operator can add it again.
+_TIER_PAUSE = datetime.timedelta(minutes=10)
 
 
 def delete_backup(deps: BackupDependencies, backup_id: str, claim: Claim | None = None) -> None:
@@ -63,8 +67,10 @@ def delete_backup(deps: BackupDependencies, backup_id: str, claim: Claim | None 
 def _record_failure(
     deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception
 ) -> None:
+    pause = _TIER_PAUSE if isinstance(error, exceptions.MissingTierError) else None
+    text = tenant_errors.tenant_message(error)
     try:
-        deps.records.record_not_deleted(backup_id, claim, tenant_errors.tenant_message(error))
+        deps.records.record_not_deleted(backup_id, claim, text, pause)
         deps.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, and the failure was not recorded', backup_id)
@@ -152,13 +158,34 @@ class BackupDeletion:
     def _delete_copy(self) -> None:
         record = self._records.find(self._backup_id)
         if self.claim is not None and record is not None and record.copy is not None:
-            vault.remove_copy(self._deps, self._backup_id, record.copy)
+            with _explained(f'the copy of backup {self._backup_id}', record.copy):
+                vault.remove_copy(self._deps, self._backup_id, record.copy)
             self._records.results.clear_copy(self.claim)
 
     def _delete_snapshot(self) -> None:
-        if self.claim is not None:
-            backup_snapshot.remove(self._deps, self.claim)
+        record = self._records.find(self._backup_id)
+        if self.claim is not None and record is not None:
+            with _explained(f'the snapshot of backup {self._backup_id}', record.location):
+                backup_snapshot.remove(self._deps, self.claim)
 
     def _delete_record(self) -> None:
         if self.claim is not None:
             self._records.delete(self.claim)
+
+
+@contextlib.contextmanager
+def _explained(thing: str, place: image_types.SnapshotRef | None) -> Iterator[None]:
+    """Say what an operator has to do if the storage service has no such pool any more.
+
+    :raises MissingTierError: the tier was removed from the tiers file
+    """
+    try:
+        yield
+    except exceptions.InvalidRequestError as error:
+        if place is None:
+            raise
+        raise exceptions.MissingTierError(
+            f'{thing} is in pool {place.pool}, which no tier of the storage service has; add a '
+            'tier with this pool to the tiers file again and restart trove-ceph-storage, then the '
+            f'deletion goes on within {_TIER_PAUSE.total_seconds() / 60:.0f} minutes: {error}'
+        ) from error

@@ -5,6 +5,7 @@ import functools
 
 from oslo_log import log as logging
 
+from trove_ceph import exceptions
 from trove_ceph.db import backup_record
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
@@ -44,6 +45,8 @@ def _continue(deps: BackupDependencies, record: backup_record.BackupRecord) -> N
             create.create_backup(deps, record.backup_id, claim=claim)
         else:
             delete.delete_backup(deps, record.backup_id, claim)
+    except exceptions.MissingTierError as error:
+        LOG.error('Backup %s: %s needs an operator: %s', record.backup_id, record.state, error)
     except Exception as error:
         LOG.warning('Backup %s: %s failed: %s', record.backup_id, record.state, error)
 

@@ -54,6 +54,7 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NotAdoptableError, 'its volume cannot be used for it at present'),
     (exceptions.AdoptionFailedError, 'the block storage service could not register it'),
     (exceptions.QuotaExceededError, "the database service's own quota of volumes is used up"),
+    (exceptions.MissingTierError, 'the storage of the backup is not set up any more'),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.NoPortError, 'the network of the database service has no room for its server'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),

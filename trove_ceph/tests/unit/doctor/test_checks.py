@@ -55,6 +55,8 @@ def empty():
 BY_OSD = rule('volumes-fast', failure_domain='osd')['ceph']
 FAILED = {'state': RecordState.FAILED, 'error': 'gtid_mode=OFF (remedy: set gtid_mode = ON)'}
 RAISED = {'raised_from': 'none', 'raised_because': 'sync_binlog=0 (remedy: set sync_binlog = 1)'}
+IN_TIER = {'pool': 'volumes-fast', 'image': 'i', 'snapshot': 's'}
+IN_NO_TIER = IN_TIER | {'pool': 'former'}
 UNSAFE = (facts.setting(value='2'),)
 #: Each check with facts that break it, and the level and object of the worst finding.
 BROKEN = {
@@ -135,6 +137,15 @@ BROKEN = {
     ],
     'datastore-versions': [
         ({'associations': empty().trove}, W, 'datastore version mysql/9.7.4'),
+    ],
+    'tiers-of-backups': [
+        (backups(facts.backup(**IN_NO_TIER)), W, 'pool former'),
+        (backups(facts.backup(state=RecordState.DELETING, **IN_NO_TIER)), E, 'pool former'),
+        (
+            backups(facts.backup(**IN_TIER, vault_pool='v', vault_image='i', vault_snapshot='s')),
+            W,
+            'pool v',
+        ),
     ],
     'promised-iops': [
         ({'measurements': {}}, W, 'pool volumes-fast'),
@@ -365,6 +376,11 @@ WELL = {
         last_backups((3, {}), (2, {'state': RecordState.DELETING, **RAISED})),
         # Of an instance that is deleted.
         records(backups=(facts.backup(**FAILED),), instances=()),
+    ],
+    'tiers-of-backups': [
+        backups(facts.backup(**IN_TIER)),
+        # Nothing of it is left there.
+        backups(facts.backup(state=RecordState.FAILED, pool='former', image='i')),
     ],
     'policies': [
         records(runs={'i': facts.run(state=PolicyRunState.FAILED, attempts=2, error='x')})

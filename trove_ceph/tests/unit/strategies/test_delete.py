@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import datetime
 
 import fixtures
@@ -6,6 +7,7 @@ from oslotest import base
 from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
+from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.storage_service import rpcapi
@@ -129,6 +131,74 @@ class DeletionTest(base.BaseTestCase):
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
+
+    def serve(self, own_pools):
+        """Restart the storage service after a change of its tiers file."""
+        name = f'{worlds.service_world.__name__}.POOLS'
+        self.useFixture(fixtures.MonkeyPatch(name, own_pools))
+        self.world.served = self.world.service()
+
+    def lose_tier(self, pool):
+        own = worlds.service_world.POOLS
+        self.addCleanup(self.serve, own)
+        self.serve(dataclasses.replace(own, images=tuple({*own.images} - {pool})))
+        return own
+
+    def check_waits_for_tier(self, backup, pool):
+        own = self.lose_tier(pool)
+        error = self.assertRaises(exceptions.MissingTierError, self.delete, backup)
+        self.assertIn(f'in pool {pool}, which no tier', str(error))
+        record = self.world.records.get(backup)
+        self.assertEqual((RecordState.DELETING, None), (record.state, record.claimed_by))
+        self.assertEqual(tenant_errors.tenant_message(error), record.error)
+        self.assertNotIn(pool, record.error)
+        self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup).state)
+        self.assertEqual(datetime.timedelta(minutes=10), record.retry_at - self.date)
+        self.serve(own)
+        self.date = record.retry_at - datetime.timedelta(seconds=1)
+        self.recover()
+        self.assertEqual(record, self.world.records.get(backup))
+        self.date = record.retry_at
+        self.recover()
+        self.assertTrue(trove_database.backup(backup).deleted)
+        self.assertIsNone(self.world.records.find(backup))
+
+    def recover(self):
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
+
+    def test_waits_for_the_tier_of_the_copy(self):
+        backup = self.take_dated()
+        copy(self.world, backup)
+        self.check_waits_for_tier(backup, 'vault')
+        self.assertEqual([], self.world.snapshots())
+
+    def test_waits_for_the_tier_of_the_snapshot(self):
+        self.check_waits_for_tier(self.take_dated(), 'volumes')
+
+    def test_a_repeated_request_does_not_wait_for_the_next_attempt(self):
+        backup = self.take_dated()
+        own = self.lose_tier('volumes')
+        self.assertRaises(exceptions.MissingTierError, self.delete, backup)
+        self.serve(own)
+        self.delete(backup)
+        self.assertTrue(trove_database.backup(backup).deleted)
+
+    def test_a_wrong_clock_does_not_delay_the_next_attempt(self):
+        backup = self.take_dated()
+        own = self.lose_tier('volumes')
+        self.date += datetime.timedelta(days=1000)
+        self.assertRaises(exceptions.MissingTierError, self.delete, backup)
+        self.serve(own)
+        self.date -= datetime.timedelta(days=1000)
+        self.recover()
+        self.assertTrue(trove_database.backup(backup).deleted)
+
+    def take_dated(self):
+        """Return the id of a new backup; ``date`` is the clock of the database."""
+        self.date = datetime.datetime(2026, 11, 24, 3)
+        facade = worlds.emptied()
+        self.world.records = backups.BackupStore(facade, database_clock=lambda: self.date)
+        return take(self.world)
 
     def test_deletes_a_failed_backup(self):
         self.world.guest.is_down = True

@@ -2,6 +2,7 @@
 """Values that describe backups and the instances they are taken of."""
 
 import dataclasses
+import datetime
 
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
@@ -18,6 +19,7 @@ class Instance:
     :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph. Backups
         of other instances (a stock agent or another datastore) stay with Trove's own code
     :param source_id: of the instance that it follows; None: it is no replica
+    :param created_at: when its creation was requested, in UTC without time zone
     """
 
     id: str
@@ -31,6 +33,7 @@ class Instance:
     is_deleted: bool = False
     has_our_guest_agent: bool = True
     source_id: str | None = None
+    created_at: datetime.datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True)

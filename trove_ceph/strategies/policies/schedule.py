@@ -21,11 +21,16 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def due(
-    policy: BackupPolicy, instance_id: str, run: PolicyRun | None, now: datetime.datetime
+    policy: BackupPolicy,
+    instance_id: str,
+    run: PolicyRun | None,
+    now: datetime.datetime,
+    created_at: datetime.datetime | None = None,
 ) -> datetime.datetime | None:
     """Return the time for which a backup is due; None if none is due.
 
     :param run: the last run
+    :param created_at: when the instance was created; None: long ago
     """
     if run is not None and run.state.is_under_way:
         return None
@@ -36,9 +41,12 @@ def due(
     if run is not None and run.state is PolicyRunState.FAILED:
         is_requested = requested_at is not None and run.due_at < requested_at <= now
         return slot if is_requested or _may_retry(run, now) else None
-    if policy.at is not None and slot <= policy.created_at:
-        # A policy with a time of day does not take its first backup at another time.
-        return None
+    if policy.at is not None:
+        # A policy with a time of day does not take its first backup, nor the first one of an
+        # instance, at another time. One that seems to be created later had a wrong clock.
+        is_new = created_at is not None and slot <= created_at <= now
+        if slot <= policy.created_at or is_new:
+            return None
     # A last run that was due far in the future was begun by a wrong clock.
     if run is None or run.due_at > now + max(policy.interval, DAY):
         return slot

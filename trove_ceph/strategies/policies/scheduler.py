@@ -57,7 +57,8 @@ def run_due(deps: PolicyDependencies) -> None:
     if under_way:
         runs = deps.policies.runs()
     _trim_ahead(deps, chosen, instances, runs)
-    for instance_id, due_at in _waiting(chosen, runs, deps.policies.clock())[:MOST_AT_ONCE]:
+    waiting = _waiting(chosen, instances, runs, deps.policies.clock())
+    for instance_id, due_at in waiting[:MOST_AT_ONCE]:
         before = runs.get(instance_id)
         _try(_begin, deps, chosen[instance_id], instances[instance_id], before, due_at)
 
@@ -70,23 +71,29 @@ def _with_least_interval(deps: PolicyDependencies, policy: BackupPolicy) -> Back
 
 
 def _waiting(
-    chosen: Mapping[str, BackupPolicy], runs: Mapping[str, PolicyRun], now: datetime.datetime
+    chosen: Mapping[str, BackupPolicy],
+    instances: Mapping[str, backup_types.Instance],
+    runs: Mapping[str, PolicyRun],
+    now: datetime.datetime,
 ) -> list[tuple[str, datetime.datetime]]:
     """List the instances with a due backup and its due time, the longest wait first."""
     since = {}
     for instance_id, policy in chosen.items():
         before = runs.get(instance_id)
-        if (due_at := _due(policy, instance_id, before, now)) is not None:
+        if (due_at := _due(policy, instances[instance_id], before, now)) is not None:
             waited = schedule.waiting_since(policy, before, due_at, now)
             since[instance_id, due_at] = waited, instance_id
     return sorted(since, key=lambda one: since[one])
 
 
 def _due(
-    policy: BackupPolicy, instance_id: str, before: PolicyRun | None, now: datetime.datetime
+    policy: BackupPolicy,
+    instance: backup_types.Instance,
+    before: PolicyRun | None,
+    now: datetime.datetime,
 ) -> datetime.datetime | None:
     try:
-        return schedule.due(policy, instance_id, before, now)
+        return schedule.due(policy, instance.id, before, now, instance.created_at)
     except ValueError as error:
         LOG.error('%s: %s', policy, error)
         return None
@@ -105,15 +112,15 @@ def _trim_ahead(
     """
     now = deps.policies.clock()
     for instance_id, policy in chosen.items():
-        before = runs.get(instance_id)
+        before, instance = runs.get(instance_id), instances[instance_id]
         if not _options(policy, before.count if before else 0).copy:
             continue
-        if _due(policy, instance_id, before, now) is not None:
+        if _due(policy, instance, before, now) is not None:
             continue
-        if _due(policy, instance_id, before, now + TRIM_AHEAD) is None:
+        if _due(policy, instance, before, now + TRIM_AHEAD) is None:
             continue
         if all(one.copied_at is None for one in deps.records.of_instance(instance_id)):
-            _try(_trim, deps, policy, instances[instance_id])
+            _try(_trim, deps, policy, instance)
 
 
 def _trim(

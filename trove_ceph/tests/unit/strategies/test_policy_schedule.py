@@ -30,11 +30,11 @@ def done(due_at, state=PolicyRunState.DONE, **facts):
     return PolicyRun(INSTANCE, 'p', state, due_at, 'name', 'backup', **facts)
 
 
-def run_through(backup_policy, begin, end, step=MINUTE, run=None):
+def run_through(backup_policy, begin, end, step=MINUTE, run=None, created_at=None):
     """Return the times of the backups between begin and end."""
     taken, now = [], begin
     while now < end:
-        slot = schedule.due(backup_policy, INSTANCE, run, now)
+        slot = schedule.due(backup_policy, INSTANCE, run, now, created_at)
         if slot is not None:
             taken.append(now)
             run = done(slot)
@@ -127,6 +127,27 @@ class ScheduleTest(base.BaseTestCase):
         self.assertEqual(
             [at('2026-03-02T02:30')], run_through(backup_policy, created, created + DAY, run=run)
         )
+
+    def test_a_new_instance_waits_for_its_time_of_day(self):
+        backup_policy, created = policy(1440, at='02:30'), at('2026-03-01T12:00')
+        self.assertEqual(
+            [at('2026-03-02T02:30')],
+            run_through(backup_policy, created, created + DAY, created_at=created),
+        )
+        # Unless a run is requested.
+        requested = dataclasses.replace(backup_policy, run_wanted_at=created + HOUR)
+        self.assertEqual(
+            [created + HOUR, at('2026-03-02T02:30')],
+            run_through(requested, created, created + DAY, created_at=created),
+        )
+        # And not after a clock that was far ahead.
+        taken = run_through(backup_policy, created, created + HOUR, created_at=created + 99 * DAY)
+        self.assertEqual([created], taken)
+
+    def test_a_new_instance_is_backed_up_at_once_without_a_time_of_day(self):
+        created = at('2026-03-01T12:00')
+        taken = run_through(policy(1440), created, created + HOUR, created_at=created)
+        self.assertEqual([created], taken)
 
     def test_several_backups_a_day_from_a_time_of_day(self):
         backup_policy = policy(360, at='05:00')

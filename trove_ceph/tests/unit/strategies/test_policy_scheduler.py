@@ -81,6 +81,17 @@ class SchedulerTest(policy_world.PolicyTestCase):
         # The request is repeated until then; the guest agent skips it after a recent trim.
         self.assertTrue(all(due - scheduler.TRIM_AHEAD < at < due for _, at in others))
 
+    def test_a_new_instance_waits_for_the_time_of_day(self):
+        self.add(Scope.DATASTORE, 'mysql', at='05:00', interval_min=1440)
+        self.world.tick(8, 60 * MINUTE)
+        self.assertEqual(1, len(self.trove.requests))
+        self.world.tiers['new'] = 'nvme'
+        self.trove.instances.append(policy_world.instance('new', created_at=self.world.now))
+        self.world.tick(21, 60 * MINUTE)
+        self.assertEqual(1, len(self.trove.requests))
+        self.world.tick()
+        self.assertEqual(3, len(self.trove.requests))
+
     def test_does_not_trim_for_increments_and_uncopied_backups(self):
         self.add(at='05:00', interval_min=1440, copy_every=2)
         self.world.tick(8 * 12, 5 * MINUTE)

@@ -134,6 +134,7 @@ class TroveTablesTest(base.BaseTestCase):
     def test_lists_instances(self):
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual(('mysql', '9.7'), (found.datastore, found.version))
+        self.assertEqual(self.instance.created, found.created_at)
         self.assertEqual((False, False), (found.is_deleting, found.is_deleted))
         self.instance.task_status = InstanceTasks.DELETING
         self.instance.save()

@@ -116,6 +116,7 @@ class Manager(manager.Manager):
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
+        self._unstarted = expire_unstarted.UnstartedBackups()
         # Long jobs have threads of their own, so that they do not delay the policies.
         options = CONF.trove_ceph_backup
         self._recovery_threads = queue_worker.WorkerThreads(_RECOVERIES_AT_ONCE)
@@ -373,7 +374,7 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def expire_unstarted_backups(self, context):
         """Show as failed the backups whose request was lost, and those that had failed unseen."""
-        expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
+        self._unstarted.expire(self._deps())
         expire_unstarted.show_failures(self._deps())
 
     @periodic_task.periodic_task(spacing=_PRUNING_SPACING_SEC)

@@ -6,7 +6,6 @@ guest agent's last one, and thereby compare two clocks.
 """
 
 import dataclasses
-import datetime
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -148,13 +147,12 @@ class TroveDatabase:
         row = find_row(backup_models.DBBackup, backup_id)
         return None if row is None else _backup(row)
 
-    def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
-        """List backups that were requested at least this long ago and have not begun."""
-        before = timeutils.utcnow() - since
+    def list_new_backups(self) -> list[backup_types.TroveBackup]:
+        """List backups that have not begun."""
         rows = backup_models.DBBackup.find_all(
             state=BackupState.NEW, storage_driver='cinder', deleted=False
         )
-        return [_backup(row) for row in rows if row.created.replace(tzinfo=None) < before]
+        return [_backup(row) for row in rows]
 
     def list_running_backups(self) -> list[str]:
         """List the ids of the backups that have not begun, or are shown as being taken."""

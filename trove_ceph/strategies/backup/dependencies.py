@@ -2,7 +2,6 @@
 """The clients and settings that the operations on backups need."""
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -38,8 +37,8 @@ class Trove(Protocol):
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
         """Return a backup, even a deleted one."""
 
-    def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
-        """List backups that were requested at least this long ago and have not begun."""
+    def list_new_backups(self) -> list[backup_types.TroveBackup]:
+        """List backups that have not begun."""
 
     def list_running_backups(self) -> list[str]:
         """List the ids of the backups that have not begun, or are shown as being taken."""

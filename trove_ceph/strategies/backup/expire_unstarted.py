@@ -6,6 +6,7 @@ if its worker died, or the database failed, between the record of the failure an
 """
 
 import datetime
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 
@@ -16,28 +17,45 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: Longer than messages wait for a taskmanager that is busy or restarting.
+#: Longer than messages wait for a taskmanager that is busy.
 START_TIMEOUT = datetime.timedelta(minutes=10)
 _REASON = 'it was never begun, because its request was lost; create another backup'
 
 
-def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> None:
-    """Show as failed, and record as failed, each backup that did not begin within a time.
+class UnstartedBackups:
+    """The backups that this process has seen waiting for their begin.
 
-    :param since: the time since its request. A worker that receives the request later refuses it
+    The host of trove-api dates a request by its own clock. So a wait counts from when this process
+    first sees it, by the clock of this process.
     """
-    for backup in deps.trove.list_new_backups(since):
-        try:
-            if _is_ours(deps, backup) and deps.records.record_never_begun(
-                backup.id, backup.instance_id, backup.project_id, _REASON
-            ):
-                LOG.warning(
-                    'Backup %s of instance %s failed: %s',
-                    *(backup.id, backup.instance_id, _REASON),
-                )
-                deps.trove.fail_backup(backup.id)
-        except exceptions.TroveCephError as error:
-            LOG.warning('Backup %s could not be marked as failed; will retry: %s', backup.id, error)
+
+    def __init__(self) -> None:
+        self._seen_at: Mapping[str, float] = {}
+
+    def expire(self, deps: BackupDependencies) -> None:
+        """Show as failed, and record as failed, each backup that has waited for START_TIMEOUT.
+
+        A worker that receives the request later refuses it.
+        """
+        waiting = deps.trove.list_new_backups()
+        now = deps.clock()
+        self._seen_at = {one.id: self._seen_at.get(one.id, now) for one in waiting}
+        for backup in waiting:
+            if now - self._seen_at[backup.id] >= START_TIMEOUT.total_seconds():
+                _expire(deps, backup)
+
+
+def _expire(deps: BackupDependencies, backup: backup_types.TroveBackup) -> None:
+    try:
+        if _is_ours(deps, backup) and deps.records.record_never_begun(
+            backup.id, backup.instance_id, backup.project_id, _REASON
+        ):
+            LOG.warning(
+                'Backup %s of instance %s failed: %s', backup.id, backup.instance_id, _REASON
+            )
+            deps.trove.fail_backup(backup.id)
+    except exceptions.TroveCephError as error:
+        LOG.warning('Backup %s could not be marked as failed; will retry: %s', backup.id, error)
 
 
 def show_failures(deps: BackupDependencies) -> None:

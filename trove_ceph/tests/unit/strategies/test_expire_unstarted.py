@@ -6,6 +6,7 @@ import datetime
 import itertools
 import types
 
+from oslo_utils import timeutils
 from oslotest import base
 from trove.backup import models as backup_models
 from trove.backup.state import BackupState
@@ -17,7 +18,8 @@ from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
-AT_ONCE = datetime.timedelta(seconds=-5)
+DAY = datetime.timedelta(days=1)
+LATE, RECENT = expire_unstarted.START_TIMEOUT, datetime.timedelta()
 
 
 class ExpireUnstartedTest(base.BaseTestCase):
@@ -25,10 +27,13 @@ class ExpireUnstartedTest(base.BaseTestCase):
         super().setUp()
         self.world = worlds.World()
         self.backup = self.world.add_backup()
+        self.unstarted = expire_unstarted.UnstartedBackups()
 
-    def expire(self, since=AT_ONCE):
-        """Do what the periodic task does."""
-        expire_unstarted.expire_unstarted(self.world.deps(), since)
+    def expire(self, since=LATE):
+        """Do what the periodic task does, now and after a time."""
+        self.unstarted.expire(self.world.deps())
+        self.world.sleep(since.total_seconds())
+        self.unstarted.expire(self.world.deps())
         expire_unstarted.show_failures(self.world.deps())
         return trove_database.backup(self.backup.id).state
 
@@ -82,7 +87,7 @@ class ExpireUnstartedTest(base.BaseTestCase):
             self.interrupt(error, operation)
             reason = self.world.records.get(self.backup.id).error
             for _again in range(2):
-                self.assertEqual(BackupState.FAILED, self.expire(expire_unstarted.START_TIMEOUT))
+                self.assertEqual(BackupState.FAILED, self.expire(RECENT))
             self.assertEqual(reason, self.world.records.get(self.backup.id).error)
             self.assertIsNone(backup_models.Backup.running(self.world.instance.id))
             self.world.guest.is_down = False
@@ -114,7 +119,26 @@ class ExpireUnstartedTest(base.BaseTestCase):
         self.assertEqual(BackupState.FAILED, trove_database.backup(other.id).state)
 
     def test_leaves_recent_backups(self):
-        self.assertEqual(BackupState.NEW, self.expire(expire_unstarted.START_TIMEOUT))
+        self.assertEqual(BackupState.NEW, self.expire(RECENT))
+        self.assertEqual(BackupState.NEW, self.expire(LATE - datetime.timedelta(seconds=1)))
+
+    def test_ignores_the_clocks_of_others(self):
+        """The host of trove-api dates the request."""
+        now = timeutils.utcnow()
+        for created, since, state in (
+            (now - 1000 * DAY, RECENT, BackupState.NEW),
+            (now + 1000 * DAY, LATE, BackupState.FAILED),
+        ):
+            trove_database.backup(self.backup.id).update(created=created)
+            self.assertEqual(state, self.expire(since))
+
+    def test_forgets_backups_that_have_begun(self):
+        self.expire(RECENT)
+        self.world.trove.begin_backup(self.backup.id)
+        self.assertEqual(BackupState.BUILDING, self.expire())
+        other = self.world.add_backup()
+        self.expire(RECENT)
+        self.assertEqual(BackupState.NEW, trove_database.backup(other.id).state)
 
     def test_leaves_a_backup_that_begins_now(self):
         self.world.records.begin_taking(
@@ -144,9 +168,11 @@ class ExpireUnstartedTest(base.BaseTestCase):
             requested_ids.append(volume_id)
             raise exceptions.ServiceUnavailableError('Cinder failed')
 
+        self.expire(RECENT)
+        self.world.sleep(LATE.total_seconds())
         deps = self.world.deps()
         object.__setattr__(deps, 'cinder', types.SimpleNamespace(find_volume=fail))
-        expire_unstarted.expire_unstarted(deps, AT_ONCE)
+        self.unstarted.expire(deps)
         self.assertIn(self.world.volume['id'], requested_ids)
         self.assertEqual(BackupState.NEW, trove_database.backup(self.backup.id).state)
         self.assertEqual(BackupState.FAILED, self.expire())

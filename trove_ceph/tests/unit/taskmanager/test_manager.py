@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which requests are ours and which Trove's, and the notifications they send."""
 
-import datetime
 import inspect
 import types
 
@@ -14,7 +13,7 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.strategies.backup import create
+from trove_ceph.strategies.backup import create, expire_unstarted
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.storage_service import bus
@@ -278,7 +277,9 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_fails_a_backup_whose_request_was_lost(self):
         backup = self.world.add_backup()
-        trove_database.backup(backup.id).update(created=datetime.datetime(2026, 1, 1))
+        self.manager.expire_unstarted_backups(None)
+        self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
+        self.world.now += expire_unstarted.START_TIMEOUT.total_seconds()
         self.manager.expire_unstarted_backups(None)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
         self.assertIn('never begun', self.world.records.get(backup.id).error)

@@ -58,6 +58,7 @@ from trove_ceph.taskmanager import (
 from trove_ceph.trove_adapter import (
     backup_api,
     instance_creation,
+    limited_clients,
     notifications,
     service_context,
     trove_db,
@@ -89,6 +90,7 @@ class Manager(manager.Manager):
         check.check(hooks.TASKMANAGER)
         strict_rpc.use(strict_rpc.StrictSerializer, has_answers=False)
         strict_rpc.use_for_answers()
+        limited_clients.use(CONF)
         # Fail at the start if a quiesce level is unknown, a pool of warm guests is written wrongly,
         # or guests can reach the storage service.
         factory.backup_settings(CONF)

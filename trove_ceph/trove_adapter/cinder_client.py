@@ -9,14 +9,14 @@ import types
 from typing import Any
 
 import cinderclient.exceptions
-from trove.common import clients_admin
 
 from trove_ceph.db import backups
+from trove_ceph.trove_adapter import limited_clients
 
 
 def cinder_client(context: Any, region_name: str | None = None) -> '_Cinder':
     """Return the client with the rights of ``[service_credentials]``, as Trove does by default."""
-    return _Cinder(clients_admin.cinder_client_trove_admin(context, region_name))
+    return _Cinder(limited_clients.cinder_client(context, region_name))
 
 
 class _Cinder:

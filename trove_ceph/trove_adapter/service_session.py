@@ -16,9 +16,10 @@ TIMEOUT_SEC = 60
 def get() -> Any:
     """Return a session of keystoneauth1 for ``[service_credentials]``, without connecting.
 
-    It shares the token and the connections of Trove's own session, which it does not change. A
-    request that is not answered in time raises keystoneauth1.exceptions.ConnectTimeout.
-    :func:`.configuration.load` must have read Trove's configuration.
+    It shares the token and the connections of Trove's own session, which it does not change.
+    Trove's clients get such a session in :mod:`.limited_clients`. A request that is not answered in
+    time raises keystoneauth1.exceptions.ConnectTimeout. :func:`.configuration.load` must have read
+    Trove's configuration.
     """
     shared = clients_admin.get_keystone_session()
     return keystoneauth1.session.Session(

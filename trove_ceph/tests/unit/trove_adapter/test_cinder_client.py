@@ -22,7 +22,9 @@ class CinderClientTest(base.BaseTestCase):
         self.world = make_world()
         self.backup = trove_database.backup(self.world.backup)
         self.stock = types.SimpleNamespace(
-            volumes='of Cinder', volume_snapshots=types.SimpleNamespace(get=self._get, list='them')
+            volumes='of Cinder',
+            volume_snapshots=types.SimpleNamespace(get=self._get, list='them'),
+            client=types.SimpleNamespace(session=types.SimpleNamespace(timeout=60)),
         )
         for name, value in (
             ('trove.common.clients_admin.cinder_client_trove_admin', lambda *_: self.stock),

@@ -22,7 +22,9 @@ class _Silent(requests.adapters.BaseAdapter):
         raise requests.exceptions.ReadTimeout('no answer')
 
 
-class ServiceSessionTest(base.BaseTestCase):
+class SilentServiceTestCase(base.BaseTestCase):
+    """Has Trove's session, and one service, which never answers."""
+
     def setUp(self):
         super().setUp()
         self.service = _Silent()
@@ -37,6 +39,8 @@ class ServiceSessionTest(base.BaseTestCase):
             )
         )
 
+
+class ServiceSessionTest(SilentServiceTestCase):
     def ask(self, asked):
         self.assertRaises(
             keystoneauth1.exceptions.ConnectTimeout, asked.get, 'http://nova/', authenticated=True

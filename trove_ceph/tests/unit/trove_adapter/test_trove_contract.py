@@ -200,6 +200,20 @@ class CinderClientTest(contract.ContractTestCase):
         )
 
 
+class LimitedClientsTest(contract.ContractTestCase):
+    """Of ``limited_clients``: the clients with which Trove creates instances."""
+
+    def test_the_clients_are_options(self):
+        self.assert_options(
+            remote_nova_client='trove.common.clients_admin.nova_client_trove_admin',
+            remote_neutron_client='trove.common.clients_admin.neutron_client_trove_admin',
+        )
+        self.assert_signatures(
+            (clients_admin.nova_client_trove_admin, 'context, region_name=None, password=None'),
+            (clients_admin.neutron_client_trove_admin, 'context, region_name=None'),
+        )
+
+
 class GuestRpcapiTest(contract.ContractTestCase):
     """Of ``guest_rpcapi``: how a guest agent is called."""
 

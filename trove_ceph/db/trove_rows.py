@@ -14,6 +14,7 @@ class InstanceRow:
 
     :param is_settled: no task of Trove is under way
     :param heartbeat_at: the last heartbeat of its guest agent; None: there was none
+    :param has_key: its agent has a key of its own for the messages of Trove
     """
 
     instance_id: str
@@ -25,6 +26,7 @@ class InstanceRow:
     has_our_guest_agent: bool
     heartbeat_at: datetime.datetime | None
     is_replica: bool
+    has_key: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

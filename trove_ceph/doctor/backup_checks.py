@@ -62,6 +62,20 @@ def check_agents(records: Records) -> Iterator[Finding]:
             yield error(f'agent of {one.instance_id}', observed, expected, command)
 
 
+def check_keys(records: Records) -> Iterator[Finding]:
+    """Yield the instances without a key, whose reports the conductor refuses."""
+    if not records.limits.needs_keys:
+        return
+    for one in records.instances:
+        if not one.has_key:
+            yield error(
+                f'agent of {one.instance_id}',
+                'has no key, so that trove-conductor refuses its reports',
+                'a key, which Trove gives to new instances: replace it by a restore of a backup',
+                remedies.TAKE_BACKUP.format(id=one.instance_id),
+            )
+
+
 def check_backups(records: Records) -> Iterator[Finding]:
     """Yield the instances whose last good backup is older than their policy promises."""
     for instance, policy in _with_policy(records):
@@ -337,6 +351,13 @@ CHECKS = (
         'the guest agents of all instances send heartbeats',
         lambda sources: sources.records(),
         check_agents,
+    ),
+    Check(
+        'agent-keys',
+        System.TROVE,
+        'the guest agents of all instances have keys for their messages',
+        lambda sources: sources.records(),
+        check_keys,
     ),
     Check(
         'mysql-settings',

@@ -20,12 +20,14 @@ class Limits:
     :param clone_depth: images above that of a source
     :param quiesce: the quiesce level of backups
     :param unsafe_action: what becomes of a backup that the level makes unsafe
+    :param needs_keys: trove-conductor accepts only what the key of an instance encrypts
     """
 
     heartbeat_sec: int
     clone_depth: int
     quiesce: str
     unsafe_action: str
+    needs_keys: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

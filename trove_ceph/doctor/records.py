@@ -35,6 +35,7 @@ def read(conf: Any) -> Records:
             conf.trove_ceph_replication.most_clone_depth,
             conf.trove_ceph_backup.quiesce,
             conf.trove_ceph_backup.unsafe_action,
+            conf.enable_secure_rpc_messaging,
         ),
         instances=instance_health.list_instances(),
         versions=instance_health.list_versions(),

@@ -35,6 +35,7 @@ def list_instances() -> tuple[InstanceRow, ...]:
             versions[row.datastore_version_id].has_our_guest_agent,
             heartbeats.get(row.id),
             row.slave_of_id is not None,
+            row.encrypted_key is not None,
         )
         for row in rows
     )

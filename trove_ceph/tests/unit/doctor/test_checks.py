@@ -57,6 +57,9 @@ FAILED = {'state': RecordState.FAILED, 'error': 'gtid_mode=OFF (remedy: set gtid
 RAISED = {'raised_from': 'none', 'raised_because': 'sync_binlog=0 (remedy: set sync_binlog = 1)'}
 IN_TIER = {'pool': 'volumes-fast', 'image': 'i', 'snapshot': 's'}
 IN_NO_TIER = IN_TIER | {'pool': 'former'}
+COPIED = {'vault_pool': 'v', 'vault_image': 'i', 'vault_snapshot': 's'}
+# Conductors refuse the reports of other agents, too.
+NO_KEY = (facts.instance(has_key=False, has_our_guest_agent=False),)
 UNSAFE = (facts.setting(value='2'),)
 #: Each check with facts that break it, and the level and object of the worst finding.
 BROKEN = {
@@ -141,11 +144,7 @@ BROKEN = {
     'tiers-of-backups': [
         (backups(facts.backup(**IN_NO_TIER)), W, 'pool former'),
         (backups(facts.backup(state=RecordState.DELETING, **IN_NO_TIER)), E, 'pool former'),
-        (
-            backups(facts.backup(**IN_TIER, vault_pool='v', vault_image='i', vault_snapshot='s')),
-            W,
-            'pool v',
-        ),
+        (backups(facts.backup(**IN_TIER | COPIED)), W, 'pool v'),
     ],
     'promised-iops': [
         ({'measurements': {}}, W, 'pool volumes-fast'),
@@ -233,6 +232,7 @@ BROKEN = {
         ),
         (records(instances=(facts.instance(heartbeat_at=None),)), E, f'agent of {facts.INSTANCE}'),
     ],
+    'agent-keys': [(records(instances=NO_KEY), E, f'agent of {facts.INSTANCE}')],
     'clone-depth': [
         (records(replicas=(facts.replica(7),)), W, f'replica {facts.INSTANCE}'),
         (records(replicas=(facts.replica(8),)), E, f'replica {facts.INSTANCE}'),
@@ -345,6 +345,7 @@ WELL = {
         records(instances=(facts.instance(heartbeat_at=None, is_settled=False),)),
         records(instances=(facts.instance(heartbeat_at=None, created_at=facts.NOW),)),
     ],
+    'agent-keys': [records(instances=NO_KEY, limits=limits(needs_keys=False))],
     'mysql-versions': [records(versions=(facts.version(guest_manager='', replication=''),))],
     'mysql-settings': [
         records(settings=UNSAFE, limits=limits(quiesce='freeze')),

@@ -16,6 +16,7 @@ def conf(**values):
     backup = {'quiesce': 'ddl', 'unsafe_action': 'raise', 'tiers_file': '/no/file'} | values
     return types.SimpleNamespace(
         agent_heartbeat_expiry=99,
+        enable_secure_rpc_messaging=False,
         trove_ceph_replication=types.SimpleNamespace(most_clone_depth=5),
         trove_ceph_backup=types.SimpleNamespace(**backup),
     )
@@ -43,6 +44,7 @@ class RecordsTest(base.BaseTestCase):
         limits = found.limits
         self.assertEqual((99, 5), (limits.heartbeat_sec, limits.clone_depth))
         self.assertEqual(('ddl', 'raise'), (limits.quiesce, limits.unsafe_action))
+        self.assertFalse(limits.needs_keys)
         self.assertEqual({}, found.tiers)
 
     def test_tiers_are_found_for_policies_of_tiers(self):

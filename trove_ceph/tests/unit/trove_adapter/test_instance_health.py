@@ -49,6 +49,11 @@ class InstanceHealthTest(base.BaseTestCase):
         self.instance.update(slave_of_id='source')
         self.assertTrue(self._row().is_replica)
 
+    def test_key(self):
+        self.assertTrue(self._row().has_key)
+        self.instance.update(encrypted_key=None)
+        self.assertFalse(self._row().has_key)
+
     def test_deleted_instance_is_left_out(self):
         self.instance.update(deleted=True)
         ids = [one.instance_id for one in instance_health.list_instances()]

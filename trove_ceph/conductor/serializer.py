@@ -26,62 +26,77 @@ class ConductorSerializer(conductor_host_serializer.ConductorHostSerializer):
     ``enable_secure_rpc_messaging``, where nothing tells who has sent a message.
     """
 
-    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
-        """Check that one instance has encrypted everything."""
-        self._deserialize_context(dict(context))
-        if CONF.enable_secure_rpc_messaging:
-            for value in arguments.values():
-                _open_entity(context[_SENDER], value)
+    def open(
+        self, context: Any, arguments: Mapping[str, Any]
+    ) -> tuple[strict_rpc.Opened, Mapping[str, Any]]:
+        """Decrypt everything, which one instance must have encrypted."""
+        if not CONF.enable_secure_rpc_messaging:
+            values = super()._deserialize_context(dict(context))
+            strict_rpc.check_context(values)
+            return strict_rpc.Opened(values), arguments
+        sender_id = _sender_of(context)
+        key = _find_key(sender_id)
+        values = strict_rpc.decrypt(context.get('context'), key)
+        strict_rpc.check_context(values)
+        return strict_rpc.Opened(values, sender_id), {
+            name: strict_rpc.Opened(strict_rpc.decrypt(_sealed(sender_id, value), key), sender_id)
+            for name, value in arguments.items()
+        }
 
     def deserialize_context(self, context: Any) -> trove_context.TroveContext:
         """Return the context of a request.
 
         :raises UntrustedMessageError: no instance has sent it
         """
+        if not isinstance(context, strict_rpc.Opened):
+            context, _ = self.open(context, {})
         deserialized = super().deserialize_context(context)
-        deserialized.instance_id = context[_SENDER] if CONF.enable_secure_rpc_messaging else None
+        deserialized.instance_id = context.sender_id
         return deserialized
 
-    def _deserialize_context(self, context: Any) -> dict[str, Any]:
-        if CONF.enable_secure_rpc_messaging:
-            values = _open(context, 'context')
-        else:
-            values = super()._deserialize_context(context)
-        strict_rpc.check_context(values)
-        return values
+    def _deserialize_context(self, context: strict_rpc.Opened) -> dict[str, Any]:
+        return context.value
 
     def _deserialize_entity(self, context: trove_context.TroveContext, entity: Any) -> Any:
+        if isinstance(entity, strict_rpc.Opened):
+            return entity.value
         if not CONF.enable_secure_rpc_messaging:
             return super()._deserialize_entity(context, entity)
-        return _open_entity(context.instance_id, entity)
+        sender_id = context.instance_id
+        return strict_rpc.decrypt(_sealed(sender_id, entity), _find_key(sender_id))
 
 
-def _open_entity(sender_id: str, entity: Any) -> Any:
-    """Decrypt an argument of a request whose context an instance has encrypted."""
+def _sealed(sender_id: str, entity: Any) -> Any:
+    """Return what is encrypted of an argument of a request whose context an instance has sent."""
     try:
         envelope = json.loads(entity)
     except (ValueError, TypeError, RecursionError) as error:
         raise _unsigned() from error
+    if not isinstance(envelope, dict):
+        raise _unsigned()
     # Before anything is decrypted: a guest must not learn what the key of another one decrypts.
-    if isinstance(envelope, dict) and envelope.get(_SENDER) != sender_id:
+    if envelope.get(_SENDER) != sender_id:
         raise exceptions.UntrustedMessageError(
             f'instance {sender_id} has sent what it has not encrypted'
         )
-    return _open(envelope, 'entity')
+    return envelope.get('entity')
 
 
-def _open(envelope: Any, name: str) -> Any:
-    """Decrypt a member of an envelope under the key of the instance that it names."""
+def _sender_of(envelope: Any) -> str:
+    """Return the id of the instance that an envelope names."""
     if not isinstance(envelope, dict) or not isinstance(envelope.get(_SENDER), str):
         raise _unsigned()
+    return envelope[_SENDER]
+
+
+def _find_key(instance_id: str) -> Any:
     try:
-        key = models.get_instance_encryption_key(envelope[_SENDER])
+        return models.get_instance_encryption_key(instance_id)
     except (trove_exceptions.TroveError, ValueError, LookupError) as error:
         raise exceptions.UntrustedMessageError(
             'the key of the instance that it names cannot be read; unless it was forged, '
             "Trove's services have different inst_rpc_key_encr_key"
         ) from error
-    return strict_rpc.decrypt(envelope.get(name), key)
 
 
 def _unsigned() -> exceptions.UntrustedMessageError:

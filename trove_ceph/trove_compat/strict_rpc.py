@@ -13,6 +13,7 @@ a valid one. So a server does not answer a message that it refuses, and sends an
 that guests cannot read.
 """
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -40,11 +41,22 @@ _LEAST_KEY_CHARACTERS = 16
 _MAX_TEXT = 100
 
 
-class Serializer(Protocol):
-    """What a strict server needs of its serializer."""
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A part of a request that is decrypted, and may have an effect; no message contains one.
 
-    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
-        """Check the context and the arguments of a request, as they have arrived.
+    :param sender_id: of the instance whose key has encrypted it, if the serializer knows
+    """
+
+    value: Any = dataclasses.field(repr=False)
+    sender_id: str | None = None
+
+
+class Serializer(Protocol):
+    """What a strict server needs of its serializer, which accepts what it has opened."""
+
+    def open(self, context: Any, arguments: Mapping[str, Any]) -> tuple[Opened, Mapping[str, Any]]:
+        """Decrypt the context and the arguments of a request, as they have arrived.
 
         :raises UntrustedMessageError: it must have no effect
         """
@@ -53,19 +65,24 @@ class Serializer(Protocol):
 class StrictSerializer(stock.SecureSerializer):
     """Trove's serializer of taskmanagers and agents, which refuses plain text if it has a key."""
 
-    def authenticate(self, context: Any, arguments: Mapping[str, Any]) -> None:
-        """Check that everything is encrypted under the key, if the server has one."""
-        self._deserialize_context(context)
-        for value in arguments.values():
-            self._deserialize_entity(None, value)
+    def open(self, context: Any, arguments: Mapping[str, Any]) -> tuple[Opened, Mapping[str, Any]]:
+        """Decrypt everything, which must be encrypted under the key, if the server has one."""
+        opened = Opened(self._deserialize_context(context))
+        return opened, {
+            name: Opened(self._deserialize_entity(None, value)) for name, value in arguments.items()
+        }
 
     def _deserialize_context(self, context: Any) -> dict[str, Any]:
+        if isinstance(context, Opened):
+            return context.value
         if self._key is not None:
             context = decrypt(_member(context, 'context'), self._key)
         check_context(context)
         return context
 
     def _deserialize_entity(self, _context: Any, entity: Any) -> Any:
+        if isinstance(entity, Opened):
+            return entity.value
         return entity if self._key is None else decrypt(entity, self._key)
 
 
@@ -166,13 +183,14 @@ class _StrictDispatcher:
             _silence(incoming)
         arguments = incoming.message.get('args')
         try:
-            self._serializer.authenticate(
+            context, opened = self._serializer.open(
                 incoming.ctxt, arguments if isinstance(arguments, Mapping) else {}
             )
         except exceptions.UntrustedMessageError as error:
             LOG.warning('Refused a message in the queue %s: %s', self._topic, error)
             _silence(incoming)
             return None
+        incoming.ctxt, incoming.message = context, {**incoming.message, 'args': opened}
         return self._behind.dispatch(incoming)
 
 

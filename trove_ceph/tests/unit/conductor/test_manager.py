@@ -45,7 +45,10 @@ class ConductorTest(base.BaseTestCase):
         self.guests = [Guest('the key of guest one'), Guest('the key of guest two')]
         self.keys = {guest.id: guest.key for guest in self.guests}
 
+        self.found = []
+
         def find_key(instance_id):
+            self.found.append(instance_id)
             return self.keys[instance_id]
 
         for name in (
@@ -124,6 +127,15 @@ class ConductorTest(base.BaseTestCase):
             self.done,
         )
         self.assertEqual([(one.id, None)], self.reports)
+
+    def test_reads_the_key_of_a_guest_once_to_open_a_message(self):
+        one = self.guests[0]
+        message = self.encrypt(one, instance_id=one.id, payload={}, sent=1.5)
+        self.found.clear()
+        self.receive('heartbeat', *message)
+        self.assertEqual([('heartbeat', one.id, {}, 1.5)], self.done)
+        # And once to encrypt an answer, which it does not send.
+        self.assertEqual([one.id] * 2, self.found)
 
     def test_what_a_guest_reports_of_another(self):
         one, two = self.guests

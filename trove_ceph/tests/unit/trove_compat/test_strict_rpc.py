@@ -84,6 +84,19 @@ class StrictRpcTest(base.BaseTestCase):
         self.assertEqual([('user', 'one', False)], self.endpoint.requests)
         self.assertEqual('deleted', self.serializer(KEY).deserialize_entity(None, answer))
 
+    def test_decrypts_each_part_of_a_request_once(self):
+        decrypt = strict_rpc.decrypt
+        decrypted = []
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{strict_rpc.__name__}.decrypt',
+                lambda *sealed: decrypted.append(sealed) or decrypt(*sealed),
+            )
+        )
+        self.delete(self.encrypted_context(), self.encrypted('one'))
+        self.assertEqual([('user', 'one', False)], self.endpoint.requests)
+        self.assertEqual(2, len(decrypted))
+
     def test_troves_own_serializer_accepts_plain_text(self):
         """Once this fails, Trove needs no other serializer."""
         self.delete(PLAIN.copy(), 'one', is_strict=False)

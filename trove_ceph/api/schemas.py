@@ -7,7 +7,7 @@ from trove_ceph.db.failover_record import Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.enums import QuiesceLevel
 
-_ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
+_ID = r'^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\Z'
 _MAX_COUNT = 1000
 _YEAR_HOURS = 366 * 24
 _YEAR_MIN = _YEAR_HOURS * 60
@@ -30,7 +30,7 @@ def _count_or_null(maximum: int) -> dict[str, Any]:
 
 _LEVEL = {
     'type': ['string', 'null'],
-    'pattern': f'^({"|".join(QuiesceLevel)})$',
+    'pattern': rf'^({"|".join(QuiesceLevel)})\Z',
     'description': f'one of {", ".join(QuiesceLevel)}, or null',
 }
 _INSTANCE = {'type': 'string', 'pattern': _ID, 'description': "an instance's id"}
@@ -50,7 +50,7 @@ BACKUP: dict[str, Any] = {
         'instance': _INSTANCE,
         'name': {
             'type': 'string',
-            'pattern': r'^.{0,254}[0-9a-zA-Z].{0,254}$',
+            'pattern': r'^.{0,254}[0-9a-zA-Z].{0,254}\Z',
             'maxLength': 255,
             'description': 'a name with a letter or a digit',
         },
@@ -82,20 +82,20 @@ _PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')
 _CHANGEABLE: dict[str, Any] = {
     'name': {
         'type': 'string',
-        'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+        'pattern': r'^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z',
         'description': 'up to 64 letters, digits and any of ._-',
     },
     'enabled': _FLAG,
     'interval_min': _count(_YEAR_MIN, 1),
     'at': {
         'type': ['string', 'null'],
-        'pattern': '^([01][0-9]|2[0-3]):[0-5][0-9]$',
+        'pattern': r'^([01][0-9]|2[0-3]):[0-5][0-9]\Z',
         'description': 'a time of day such as 02:30',
     },
     'timezone': {
         'type': 'string',
         'maxLength': 64,
-        'pattern': '^[A-Za-z0-9/_+-]+$',
+        'pattern': r'^[A-Za-z0-9/_+-]+\Z',
         'description': 'the name of a time zone such as Europe/Berlin',
     },
     'keep': {
@@ -125,7 +125,7 @@ POLICY: dict[str, Any] = {
         'scope': {'enum': [str(scope) for scope in Scope]},
         'target': {
             'type': 'string',
-            'pattern': r'^\S{1,255}$',
+            'pattern': r'^\S{1,255}\Z',
             'description': "an instance's id, a datastore or datastore/version, or a tier's name",
         },
     },
@@ -152,7 +152,7 @@ FAILOVER_POLICY: dict[str, Any] = {
         'scope': {'enum': [str(scope) for scope in (Scope.INSTANCE, Scope.DATASTORE)]},
         'target': {
             'type': 'string',
-            'pattern': r'^\S{1,255}$',
+            'pattern': r'^\S{1,255}\Z',
             'description': "an instance's id, a datastore or datastore/version",
         },
     },

@@ -56,9 +56,10 @@ def run_due(deps: PolicyDependencies) -> None:
             _try(_follow, deps, chosen.get(one.instance_id), instances[one.instance_id], one)
     if under_way:
         runs = deps.policies.runs()
-    _trim_ahead(deps, chosen, instances, runs)
-    waiting = _waiting(chosen, instances, runs, deps.policies.clock())
-    for instance_id, due_at in waiting[:MOST_AT_ONCE]:
+    now = deps.policies.clock()
+    for instance_id, policy in chosen.items():
+        _try(_trim_ahead, deps, policy, instances[instance_id], runs.get(instance_id), now)
+    for instance_id, due_at in _waiting(deps, chosen, instances, runs)[:MOST_AT_ONCE]:
         before = runs.get(instance_id)
         _try(_begin, deps, chosen[instance_id], instances[instance_id], before, due_at)
 
@@ -71,62 +72,54 @@ def _with_least_interval(deps: PolicyDependencies, policy: BackupPolicy) -> Back
 
 
 def _waiting(
-    chosen: Mapping[str, BackupPolicy],
-    instances: Mapping[str, backup_types.Instance],
-    runs: Mapping[str, PolicyRun],
-    now: datetime.datetime,
-) -> list[tuple[str, datetime.datetime]]:
-    """List the instances with a due backup and its due time, the longest wait first."""
-    since = {}
-    for instance_id, policy in chosen.items():
-        before = runs.get(instance_id)
-        if (due_at := _due(policy, instances[instance_id], before, now)) is not None:
-            waited = schedule.waiting_since(policy, before, due_at, now)
-            since[instance_id, due_at] = waited, instance_id
-    return sorted(since, key=lambda one: since[one])
-
-
-def _due(
-    policy: BackupPolicy,
-    instance: backup_types.Instance,
-    before: PolicyRun | None,
-    now: datetime.datetime,
-) -> datetime.datetime | None:
-    try:
-        return schedule.due(policy, instance.id, before, now, instance.created_at)
-    except ValueError as error:
-        LOG.error('%s: %s', policy, error)
-        return None
-
-
-def _trim_ahead(
     deps: PolicyDependencies,
     chosen: Mapping[str, BackupPolicy],
     instances: Mapping[str, backup_types.Instance],
     runs: Mapping[str, PolicyRun],
+) -> list[tuple[str, datetime.datetime]]:
+    """List the instances with a due backup and its due time, the longest wait first."""
+    now = deps.policies.clock()
+    since: dict[tuple[str, datetime.datetime], tuple[datetime.datetime, str]] = {}
+    for instance_id, policy in chosen.items():
+        before = runs.get(instance_id)
+        _try(_add_due, deps, policy, instances[instance_id], before, now, since)
+    return sorted(since, key=lambda one: since[one])
+
+
+def _add_due(
+    _deps: PolicyDependencies,
+    policy: BackupPolicy,
+    instance: backup_types.Instance,
+    before: PolicyRun | None,
+    now: datetime.datetime,
+    since: dict[tuple[str, datetime.datetime], tuple[datetime.datetime, str]],
 ) -> None:
-    """Request a trim of each volume whose first copy is due within TRIM_AHEAD.
+    """Add the due backup of an instance to those that wait, if there is one."""
+    if (due_at := schedule.due(policy, instance.id, before, now, instance.created_at)) is not None:
+        waited = schedule.waiting_since(policy, before, due_at, now)
+        since[instance.id, due_at] = waited, instance.id
+
+
+def _trim_ahead(
+    deps: PolicyDependencies,
+    policy: BackupPolicy,
+    instance: backup_types.Instance,
+    before: PolicyRun | None,
+    now: datetime.datetime,
+) -> None:
+    """Request a trim of a volume if its first copy is due within TRIM_AHEAD.
 
     The first copy moves all allocated data of the image, later ones move what changed. A trim
     while the backup is taken would slow it down, and after the snapshot it would be too late.
     """
-    now = deps.policies.clock()
-    for instance_id, policy in chosen.items():
-        before, instance = runs.get(instance_id), instances[instance_id]
-        if not _options(policy, before.count if before else 0).copy:
-            continue
-        if _due(policy, instance, before, now) is not None:
-            continue
-        if _due(policy, instance, before, now + TRIM_AHEAD) is None:
-            continue
-        if all(one.copied_at is None for one in deps.records.of_instance(instance_id)):
-            _try(_trim, deps, policy, instance)
-
-
-def _trim(
-    deps: PolicyDependencies, _policy: BackupPolicy | None, instance: backup_types.Instance
-) -> None:
-    deps.trim(instance.id)
+    if not _options(policy, before.count if before else 0).copy:
+        return
+    if schedule.due(policy, instance.id, before, now, instance.created_at) is not None:
+        return
+    if schedule.due(policy, instance.id, before, now + TRIM_AHEAD, instance.created_at) is None:
+        return
+    if all(one.copied_at is None for one in deps.records.of_instance(instance.id)):
+        deps.trim(instance.id)
 
 
 def _try(
@@ -241,9 +234,17 @@ def _options(policy: BackupPolicy, count: int) -> options.BackupOptions:
     """Return the options of the next backup.
 
     :param count: the number of backups of the instance that the policy has taken
+    :raises InvalidBackupError: the policy has an unknown quiesce level
     """
+    try:
+        level = enums.QuiesceLevel(policy.quiesce) if policy.quiesce else None
+    except ValueError as error:
+        raise exceptions.InvalidBackupError(
+            f'policy {policy.name}: {policy.quiesce!r} is not a quiesce level; set one of '
+            f'{", ".join(enums.QuiesceLevel)}'
+        ) from error
     return options.BackupOptions(
-        enums.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
+        level,
         copy=bool(policy.copy_every) and count % policy.copy_every == 0,
         verify=bool(policy.verify_every) and count % policy.verify_every == 0,
     )

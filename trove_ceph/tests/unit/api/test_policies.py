@@ -222,6 +222,9 @@ class PoliciesTest(base.BaseTestCase):
             ({'name': 'a b'}, 'name: must be up to 64 letters, digits'),
             ({'copy_each': 1}, 'did you mean copy_every?'),
             ({'project_id': 'x'}, 'project_id: not a key'),
+            ({'quiesce': 'none\n'}, 'quiesce: must be one of none, ddl, freeze'),
+            ({'at': '02:30\n'}, 'at: must be a time of day such as 02:30'),
+            ({'name': 'hourly\n'}, 'name: must be up to 64 letters, digits'),
         ):
             self.assert_refused(self.create(**values), 400, message)
         self.assertEqual([], self.world.policies.all())

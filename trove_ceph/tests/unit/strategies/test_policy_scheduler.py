@@ -253,6 +253,24 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick()
         self.assertEqual(1, len(self.trove.of()))
 
+    def test_an_invalid_policy_does_not_affect_others(self):
+        """Its values are checked by the API, but another release may have accepted them."""
+        for values in ({'quiesce': 'none\n'}, {'at': '25:61'}):
+            self.world = self.make_world()
+            trove = self.world.trove
+            trove.instances = [policy_world.instance(name) for name in ('one', 'two')]
+            self.world.tiers['two'] = 'nvme'
+            self.add(copy_every=1, interval_min=1440, **values)
+            self.add(Scope.INSTANCE, 'two')
+            self.world.tick(2)
+            self.assertEqual(['two'], [name for name, _options in trove.requests], values)
+
+    def test_shows_why_an_invalid_policy_takes_no_backup(self):
+        self.add(quiesce='deep')
+        self.world.tick(2)
+        self.assertEqual(PolicyRunState.FAILED, self.run_of().state)
+        self.assertIn("'deep' is not a quiesce level; set one of none, ddl", self.run_of().error)
+
     def test_begins_a_limited_number_at_once(self):
         self.trove.instances = [
             policy_world.instance(f'i{n}') for n in range(scheduler.MOST_AT_ONCE + 5)

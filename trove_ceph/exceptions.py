@@ -7,7 +7,14 @@ class TroveCephError(Exception):
 
     Trove stores the first 255 characters of a message as an instance's fault, so messages name the
     object first, then observed and expected values.
+
+    :param message: for operators
+    :param shown: for tenants, without servers, hosts and volumes; None: what the class stands for
     """
+
+    def __init__(self, message: str = '', shown: str | None = None):
+        super().__init__(message)
+        self.shown = shown
 
 
 class FlavorTooSmallError(TroveCephError):
@@ -154,16 +161,7 @@ class GuestOutdatedError(GuestUnavailableError):
 
 
 class InProgressError(TroveCephError):
-    """What was requested is still in progress; look again in some seconds.
-
-    :param message: for operators
-    :param shown: what is awaited, for tenants: without servers, hosts and volumes; None: it is not
-        said
-    """
-
-    def __init__(self, message: str, shown: str | None = None):
-        super().__init__(message)
-        self.shown = shown
+    """What was requested is still in progress; look again in some seconds."""
 
 
 class ReplacementRefusedError(TroveCephError):

@@ -137,10 +137,14 @@ def _shown(row: Any) -> ShownBackup:
 def _translated(subject: str) -> Iterator[None]:
     try:
         yield
-    except trove_exceptions.QuotaExceeded as error:
-        raise exceptions.QuotaExceededError(f'{subject}: {error}') from error
+    except trove_exceptions.TroveError as error:
+        # Trove's API shows tenants the same text.
+        text = f'{subject}: {error}'
+        if isinstance(error, trove_exceptions.QuotaExceeded):
+            raise exceptions.QuotaExceededError(text, text) from error
+        raise exceptions.ServiceUnavailableError(text, text) from error
     except exceptions.TroveCephError:
         raise
     except Exception as error:
-        # An error of Trove, of its clients of Nova and Neutron, or of the message bus.
+        # An error of Trove's database, of its clients of Nova and Neutron, or of the message bus.
         raise exceptions.ServiceUnavailableError(f'{subject}: {error}') from error

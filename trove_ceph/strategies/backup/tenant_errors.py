@@ -71,10 +71,10 @@ _SEE_LOG = 'your operator finds the details in the log of trove-taskmanager'
 
 def tenant_message(error: Exception) -> str:
     """Return the message that tenants see for an error."""
+    if isinstance(error, exceptions.TroveCephError) and error.shown:
+        return error.shown
     if isinstance(error, SHOWN_UNCHANGED):
         return _text(error)
-    if isinstance(error, exceptions.InProgressError) and error.shown:
-        return error.shown
     text = next(text for kind, text in _MESSAGES if isinstance(error, kind))
     return f'{text}; {_SEE_LOG}'
 

@@ -19,7 +19,7 @@ from trove_ceph.db.claims import Claim
 from trove_ceph.db.policy_record import BackupPolicy, PolicyBackup, PolicyRun, PolicyRunState, Scope
 from trove_ceph.db.roles import Role
 from trove_ceph.operation_events import Phase
-from trove_ceph.strategies.backup import backup_types, options
+from trove_ceph.strategies.backup import backup_types, options, tenant_errors
 from trove_ceph.strategies.policies import policy_match, retention, schedule
 from trove_ceph.strategies.policies.dependencies import PolicyDependencies
 
@@ -33,6 +33,7 @@ _KEEP_GONE = datetime.timedelta(days=1)
 _REQUEST_AGAIN = datetime.timedelta(hours=1)
 #: The cause of a run whose backup failed; the report of the backup has the class of the error.
 _BACKUP_FAILED = 'BackupFailed'
+_ON_NO_TIER = 'its volume is on no tier'
 #: How long before an instance's first copy is due its volume is trimmed.
 TRIM_AHEAD = datetime.timedelta(minutes=10)
 
@@ -185,7 +186,7 @@ def _request_backup(
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
         if instance.id not in deps.tiers([instance]) or not deps.is_on_tier(instance.id):
-            raise exceptions.NotAdoptableError('its volume is on no tier')
+            raise exceptions.NotAdoptableError(_ON_NO_TIER, _ON_NO_TIER)
         _renew_claim(deps, begun)
         backup_id = deps.trove.request_backup(
             instance, name, f'taken by policy {policy.name}', _options(policy, begun.count)
@@ -198,7 +199,8 @@ def _request_backup(
         if (shown := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.fail_backup(shown.backup_id)
             begun = _record_requested(deps, begun, shown.backup_id) or begun
-        if _record_failed(deps, begun, str(error), type(error).__name__):
+        shown_error = tenant_errors.tenant_message(error)
+        if _record_failed(deps, begun, shown_error, type(error).__name__):
             # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
@@ -322,6 +324,7 @@ def _report(
 def _record_failed(deps: PolicyDependencies, run: PolicyRun, error: str, cause: str) -> bool:
     """Record that a run failed; return whether it was ours to record.
 
+    :param error: the reason as tenants see it
     :param cause: the name of the class of the error
     """
     at = schedule.retry_at(run.attempts + 1, deps.policies.clock())

@@ -6,6 +6,8 @@ import datetime
 import functools
 import itertools
 
+import fixtures
+
 from trove_ceph import exceptions
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.db.roles import Role
@@ -169,12 +171,16 @@ class SchedulerTest(policy_world.PolicyTestCase):
 
         def fail(*arguments):
             request(*arguments)
-            raise exceptions.ServiceUnavailableError('the bus is down')
+            raise exceptions.ServiceUnavailableError('the bus on host-1 is down')
 
         self.trove.request_backup = fail
+        log = self.useFixture(fixtures.FakeLogger())
         scheduler.run_due(self.world.deps())
         self.assertEqual(['FAILED'], [one['state'] for one in self.trove.of()])
-        self.assertEqual('the bus is down', self.run_of().error)
+        # Tenants see the error of a run.
+        self.assertIn('a service that it needs did not answer', self.run_of().error)
+        self.assertNotIn('host-1', self.run_of().error)
+        self.assertIn('host-1', log.output)
         self.trove.request_backup = request
         self.world.now += 3 * MINUTE
         self.world.tick(3)
@@ -182,7 +188,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
 
     def test_records_and_retries_refusals(self):
         self.add()
-        self.trove.refusal = exceptions.QuotaExceededError('backups: 5 of 5')
+        self.trove.refusal = exceptions.QuotaExceededError('backups: 5 of 5', 'backups: 5 of 5')
         self.world.tick(30)
         run = self.run_of()
         self.assertEqual((PolicyRunState.FAILED, 'backups: 5 of 5'), (run.state, run.error))

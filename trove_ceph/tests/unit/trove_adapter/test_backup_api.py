@@ -97,6 +97,8 @@ class BackupApiTest(base.BaseTestCase):
         self.request()
         error = self.assertRaises(exceptions.ServiceUnavailableError, self.request, 'hourly-2')
         self.assertIn('not currently available', str(error))
+        # Trove's API shows tenants the same.
+        self.assertEqual(str(error), error.shown)
         self.assertIsNone(self.trove.find_named(self.instance.id, 'hourly-2'))
         self.assertEqual(1, self.used_quota())
 
@@ -129,13 +131,15 @@ class BackupApiTest(base.BaseTestCase):
         self.complete(self.request())
         error = self.assertRaises(exceptions.QuotaExceededError, self.request, 'hourly-2')
         self.assertIn(self.instance.id, str(error))
+        self.assertEqual(str(error), error.shown)
 
     def test_fails_if_the_message_bus_is_down(self):
         def fail(*_arguments, **_options):
             raise RuntimeError('no broker')
 
         self.useFixture(fixtures.MonkeyPatch('trove.taskmanager.api.API.get_client', fail))
-        self.assertRaises(exceptions.ServiceUnavailableError, self.request)
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.request)
+        self.assertEqual((True, None), ('no broker' in str(error), error.shown))
         # Trove leaves its row, which the caller finds.
         self.assertTrue(self.trove.find_named(self.instance.id, 'hourly-1').is_running)
         self.assertEqual(0, self.used_quota())

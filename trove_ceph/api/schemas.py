@@ -35,10 +35,11 @@ _LEVEL = {
 }
 _INSTANCE = {'type': 'string', 'pattern': _ID, 'description': "an instance's id"}
 _FLAG = {'type': 'boolean', 'description': 'true or false'}
-_REASON = {
+# Trove's tables may be in MySQL's utf8mb3, which has no characters beyond these.
+_PRINTABLE = r'[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\U00010000-\U0010ffff]'
+_LINE = {
     'type': ['string', 'null'],
-    # Trove's tables may be in MySQL's utf8mb3, which has no characters beyond these.
-    'pattern': r'^[^\x00-\x1f\x7f\U00010000-\U0010ffff]{0,255}\Z',
+    'pattern': rf'^{_PRINTABLE}{{0,255}}\Z',
     'description': 'one line of up to 255 characters, without emoji',
 }
 
@@ -50,11 +51,11 @@ BACKUP: dict[str, Any] = {
         'instance': _INSTANCE,
         'name': {
             'type': 'string',
-            'pattern': r'^.{0,254}[0-9a-zA-Z].{0,254}\Z',
+            'pattern': rf'^{_PRINTABLE}{{0,254}}[0-9a-zA-Z]{_PRINTABLE}{{0,254}}\Z',
             'maxLength': 255,
-            'description': 'a name with a letter or a digit',
+            'description': 'a name with a letter or a digit, in one line and without emoji',
         },
-        'description': {'type': ['string', 'null'], 'description': 'some text'},
+        'description': _LINE,
         'quiesce': _LEVEL,
         'copy': _FLAG,
         'verify': _FLAG,
@@ -67,7 +68,7 @@ FAILOVER: dict[str, Any] = {
     'additionalProperties': False,
     'properties': {
         'instance': _INSTANCE,
-        'reason': _REASON,
+        'reason': _LINE,
         'force': _FLAG,
     },
 }
@@ -75,7 +76,7 @@ FAILOVER: dict[str, Any] = {
 REPROVISION: dict[str, Any] = {
     'type': 'object',
     'additionalProperties': False,
-    'properties': {'reason': _REASON},
+    'properties': {'reason': _LINE},
 }
 
 _PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')

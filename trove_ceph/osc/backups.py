@@ -119,7 +119,11 @@ class TakeBackup(base.DocstringHelp, command.ShowOne):
         parser.add_argument(
             '--instance', metavar='<instance>', required=True, help='ID or name of the instance'
         )
-        parser.add_argument('--description', metavar='<text>', help='Purpose of the backup')
+        parser.add_argument(
+            '--description',
+            metavar='<text>',
+            help='Purpose of the backup, in one line of up to 255 characters',
+        )
         parser.add_argument('--quiesce', choices=LEVELS, help=LEVELS_HELP)
         parser.add_argument('--copy', action='store_true', help='Also copy it to the vault')
         # Not --verify: the client has this option, for certificates, and takes it at any position.

@@ -253,6 +253,10 @@ class DetailsTest(base.BaseTestCase):
             ({'quiesce': 'deep'}, 'backup_detail.quiesce: must be one of none, ddl, freeze'),
             ({'instance': 'shop'}, "backup_detail.instance: must be an instance's id"),
             ({'name': ''}, 'backup_detail.name'),
+            ({'name': 'a\nb'}, 'backup_detail.name'),
+            ({'description': 'x' * 256}, 'description: must be one line of up to 255 characters'),
+            ({'description': 'two\nlines'}, 'backup_detail.description'),
+            ({'description': 'fine \U0001f600'}, 'backup_detail.description'),
             ({'copy': 'yes'}, 'backup_detail.copy: must be true or false'),
             ({'quiece': 'ddl'}, 'did you mean quiesce?'),
         ):

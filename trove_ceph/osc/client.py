@@ -39,16 +39,8 @@ class Api:
         """
         if uuidutils.is_uuid_like(name_or_id):
             return name_or_id
-        policies = self.list_policies()
-        found = [one['id'] for one in policies if one['name'] == name_or_id]
-        if not found:
-            raise exceptions.CommandError(f'no backup policy is named {name_or_id}')
-        if len(found) > 1:
-            raise exceptions.CommandError(
-                f'{len(found)} backup policies are named {name_or_id}; use an id: '
-                f'{", ".join(found)}'
-            )
-        return found[0]
+        found = [one['id'] for one in self.list_policies() if one['name'] == name_or_id]
+        return connection.only_id(found, name_or_id, 'backup policy', 'backup policies')
 
     # Details.
 

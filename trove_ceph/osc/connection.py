@@ -3,10 +3,10 @@
 
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from osc_lib import utils
+from osc_lib import exceptions
 from oslo_utils import uuidutils
 
 
@@ -21,12 +21,15 @@ class Connection:
         self._http = database.client
 
     def instance_id(self, name_or_id: str) -> str:
-        """Return the id of an instance."""
-        return _id_of(self._database.instances, name_or_id)
+        """Return the id of an instance.
+
+        :raises CommandError: none has this name, or several have it
+        """
+        return _id_of(self._database.instances, name_or_id, 'instance')
 
     def backup_id(self, name_or_id: str) -> str:
-        """Return the id of a backup."""
-        return _id_of(self._database.backups, name_or_id)
+        """Return the id of a backup; the errors are as for instances."""
+        return _id_of(self._database.backups, name_or_id, 'backup')
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return what is at a path; parameters that are None or False are left out."""
@@ -94,7 +97,35 @@ def wait(
     return shown
 
 
-def _id_of(manager: Any, name_or_id: str) -> str:
+def only_id(ids: Collection[str], name: str, kind: str, kinds: str) -> str:
+    """Return the id of the only resource that has a name.
+
+    :param ids: of all that have it
+    :param kind: what the resource is, in the singular; ``kinds``: in the plural
+    :raises CommandError: there is none, or several
+    """
+    if not ids:
+        raise exceptions.CommandError(f'no {kind} is named {name}')
+    if len(ids) > 1:
+        raise exceptions.CommandError(
+            f'{len(ids)} {kinds} are named {name}; use an id: {", ".join(ids)}'
+        )
+    return next(iter(ids))
+
+
+def _id_of(manager: Any, name_or_id: str, kind: str) -> str:
+    """Return an id from all pages of one of Trove's own lists.
+
+    :param manager: the resources of python-troveclient
+    """
     if uuidutils.is_uuid_like(name_or_id):
         return name_or_id
-    return utils.find_resource(manager, name_or_id).id
+    found: dict[str, None] = {}
+    marker = None
+    while True:
+        page = manager.list(marker=marker)
+        found |= {one.id: None for one in page if one.name == name_or_id}
+        # Those of backups are no ids; a backup that changes meanwhile may be on two pages.
+        marker = page.next
+        if not marker:
+            return only_id(found, name_or_id, kind, f'{kind}s')

@@ -17,6 +17,7 @@ from cliff import app as cliff_app
 from cliff import commandmanager
 from keystoneauth1 import plugin, session
 from oslotest import base
+from troveclient import common
 from troveclient.v1 import client as trove_client
 
 import trove_ceph
@@ -125,11 +126,17 @@ class CommandTestCase(base.BaseTestCase):
             status = ended.code
         return status, app.stdout.getvalue() + logged.output
 
-    def name(self, name, instance):
-        """Let python-troveclient find an instance by a name; Trove would ask Nova for its list."""
+    def name(self, name, *instances):
+        """Give instances a name in Trove's list, for which Trove would ask Nova.
+
+        They are on the second page.
+        """
+        named = [types.SimpleNamespace(id=one.id, name=name) for one in instances]
+        other = types.SimpleNamespace(id='another', name='another')
+        pages = {None: common.Paginated([other], 'last'), 'last': common.Paginated(named)}
         self.useFixture(
             fixtures.MonkeyPatch(
-                'osc_lib.utils.find_resource', lambda _manager, asked: {name: instance}[asked]
+                'troveclient.v1.instances.Instances.list', lambda _self, marker: pages[marker]
             )
         )
 

@@ -46,6 +46,27 @@ class CommandsTest(harness.CommandTestCase):
         self.assertEqual(25, len(self.shown('detail list')))
         self.assertEqual(22, len(self.shown('detail list --limit 22')))
 
+    def test_finds_names_on_all_pages(self):
+        backup = self.world.add_backup(self.instance, 'taken', name='first')
+        for _ in range(25):
+            self.world.add_backup(self.instance)
+        self.assertEqual(backup.id, self.shown('detail show first')['id'])
+        for name, problem in (
+            ('nightly', '25 backups are named nightly; use an id: '),
+            ('none', 'no backup is named none'),
+        ):
+            status, output = self.run_command(f'detail show {name}')
+            self.assertEqual(1, status)
+            self.assertIn(problem, output)
+
+    def test_refuses_ambiguous_names_of_instances(self):
+        other = self.world.add_instance()
+        self.name('shop', self.instance, other)
+        status, output = self.run_command('detail list --instance shop')
+        ids = f'{self.instance.id}, {other.id}'
+        self.assertEqual(1, status)
+        self.assertIn(f'2 instances are named shop; use an id: {ids}', output)
+
     def test_requests_a_copy_and_a_verification(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for verb, key in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):

@@ -37,16 +37,13 @@ class DetailsController(controller.Controller):
         filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
-        rows: Sequence[Any] = sorted(
-            backup_models.DBBackup.find_all(**filters),
-            key=lambda row: (row.created, row.id),
-            reverse=True,
-        )
+        rows: Sequence[Any] = list(backup_models.DBBackup.find_all(**filters))
         with controller.translated():
             by_id = {one.backup_id: one for one in self._of(filters)}
             if state := req.GET.get('state'):
                 rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]
-            rows, marker = pages.of(rows, context, CONF.backups_page_size, lambda row: row.id)
+            find = pages.found_in(backup_models.DBBackup, project_id)
+            rows, marker = pages.of(rows, context, CONF.backups_page_size, pages.row_position, find)
             policy_ids = self._policies.policies_of(row.id for row in rows)
         shown = [
             views.detail(row, by_id.get(row.id), policy_ids.get(row.id), with_locations=False)

@@ -44,10 +44,14 @@ class FailoversController(controller.Controller):
                 instance_id=req.GET.get('instance_id'),
                 project_id=project_id,
             )
-        failovers = [one for one in found if one.kind is ReplacementKind.FAILOVER]
-        page, marker = pages.of(
-            failovers, context, CONF.instances_page_size, lambda one: one.replacement_id
-        )
+            failovers = [one for one in found if one.kind is ReplacementKind.FAILOVER]
+            page, marker = pages.of(
+                failovers,
+                context,
+                CONF.instances_page_size,
+                lambda one: (one.created_at, one.replacement_id),
+                lambda one: self._find_of(one, project_id),
+            )
         shown = [views.failover(one, with_servers=False) for one in page]
         return pages.answer(req, f'{_KEY}s', shown, marker)
 
@@ -95,6 +99,11 @@ class FailoversController(controller.Controller):
             requested = self._store.request(record, expected_task=facts.task)
         notify.failovers(context)
         return self._answer(context, requested, 202)
+
+    def _find_of(self, failover_id: str, project_id: str | None) -> ReplacementRecord | None:
+        """Return a failover of a project; None: of any."""
+        found = self._store.find(failover_id)
+        return found if found and project_id in (None, found.project_id) else None
 
     def _check_rate(self, instance_id: str, now: datetime.datetime) -> None:
         """Refuse a forced failover of an instance that had too many within the last hour."""

@@ -41,15 +41,13 @@ class InstanceDetailsController(controller.Controller):
         context = self.context_of(req)
         project_id = controller.authorize_list(req, context, _KEY)
         filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
+        model = instance_models.DBInstance
         rows, marker = pages.of(
-            sorted(
-                instance_models.DBInstance.find_all(**filters),
-                key=lambda row: (row.created, row.id),
-                reverse=True,
-            ),
+            model.find_all(**filters),
             context,
             CONF.instances_page_size,
-            lambda row: row.id,
+            pages.row_position,
+            pages.found_in(model, project_id),
         )
         return pages.answer(req, f'{_KEY}s', self._shown(context, rows), marker)
 

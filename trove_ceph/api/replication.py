@@ -56,7 +56,8 @@ class ReplicationController(controller.Controller):
             ),
             context,
             CONF.instances_page_size,
-            lambda row: row.id,
+            pages.row_position,
+            pages.found_in(instance_models.DBInstance, project_id),
         )
         with controller.translated():
             found = self._facts.of(rows)

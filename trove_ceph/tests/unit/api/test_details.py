@@ -133,6 +133,21 @@ class DetailsTest(base.BaseTestCase):
             self.assertEqual(400, status)
             self.assertIn(query.partition('=')[0], body['badRequest']['message'])
 
+    def test_continues_after_a_backup_that_has_left_the_list(self):
+        """It was deleted since the last page, or has another state."""
+        backups = [self.world.add_backup(self.instance, 'taken') for _ in range(4)]
+        backups.sort(key=lambda one: (one.created, one.id), reverse=True)
+        foreign = self.world.add_backup(self.world.add_instance(self.world.other), 'taken')
+        path = f'/backup_details?state=taken&limit=1&marker={backups[1].id}'
+        claim = self.world.records.claims.claim(Role.VERIFY, backups[1].id, world.WORKER)
+        self.world.records.results.record_verified(claim, 'uuid:1-7', {}, 1.0)
+        for _ in range(2):
+            status, body = self.ask('GET', path)
+            self.assertEqual(200, status, body)
+            self.assertEqual([backups[2].id], [one['id'] for one in body['backup_details']])
+            backups[1].update(deleted=True)
+        self.assertEqual(400, self.ask('GET', f'/backup_details?marker={foreign.id}')[0])
+
     def test_requests_a_copy_and_a_verification(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for verb, column in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):

@@ -228,3 +228,12 @@ class ListTest(InstanceDetailsTest):
         (first,) = self.list('?limit=1')
         (second,) = self.list(f'?limit=1&marker={first["id"]}')
         self.assertEqual(2, len({first['id'], second['id']}))
+
+    def test_continues_after_an_instance_that_was_deleted(self):
+        other = self.world.add_instance()
+        latest, earlier = sorted(
+            (self.instance, other), key=lambda one: (one.created, one.id), reverse=True
+        )
+        latest.update(deleted=True)
+        (found,) = self.list(f'?marker={latest.id}')
+        self.assertEqual(earlier.id, found['id'])

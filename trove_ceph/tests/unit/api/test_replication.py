@@ -251,6 +251,13 @@ class ListTest(ReplicationTest):
         for query, message in (('limit=none', 'limit'), ('marker=none', 'marker')):
             self.assert_refused(self.ask('GET', f'/replication?{query}'), 400, message)
 
+    def test_continues_after_a_replica_that_was_detached(self):
+        earlier, latest = (self.world.add_replica(self.source) for _ in range(2))
+        latest.update(created=self.world.now + MINUTE, slave_of_id=None)
+        earlier.update(created=self.world.now)
+        _status, body = self.ask('GET', f'/replication?marker={latest.id}')
+        self.assertEqual([earlier.id], [one['id'] for one in body['replicas']])
+
     def test_reports_a_database_without_our_tables(self):
         def fail(*_arguments, **_options):
             raise exceptions.ServiceUnavailableError('table x does not exist; run "db sync"')

@@ -8,7 +8,7 @@ from typing import Any
 
 from trove.instance.tasks import InstanceTasks
 
-from trove_ceph.api import replica_views, views
+from trove_ceph.api import instance_problems, replica_views, views
 from trove_ceph.db.backup_record import BackupRecord, RecordState
 from trove_ceph.tiers import tier_types
 from trove_ceph.tiers.qos import limits
@@ -38,13 +38,14 @@ class Shown:
 def instance(shown: Shown) -> dict[str, Any]:
     """Return the details of an instance."""
     row = shown.row
+    status = instance_problems.status_of(row, shown.service)
     replica = replica_views.replica(shown.replica, with_volumes=False)
     found = {
         'id': row.id,
         'name': row.name,
         'project_id': row.tenant_id,
         'created': views.timestamp(row.created),
-        'operating_status': repr(shown.service.status) if shown.service else None,
+        'operating_status': repr(status) if status else None,
         'task': None if row.task_status == InstanceTasks.NONE else row.task_status.action,
         'volume_size_gib': row.volume_size,
         **_tier(shown.tier, row.volume_size),
@@ -56,7 +57,11 @@ def instance(shown: Shown) -> dict[str, Any]:
         'lag_transactions': replica['lag_transactions'],
         **{f'replica_{name}': replica[name] for name in _REPLICA},
     }
-    problems = (_damage(found['damaged_backups']), replica['problem'])
+    problems = (
+        instance_problems.describe(row, shown.service),
+        _damage(found['damaged_backups']),
+        replica['problem'],
+    )
     return found | {'problem': '; '.join(filter(None, problems)) or None}
 
 

@@ -4,8 +4,11 @@
 import datetime
 
 import fixtures
+from oslo_utils import timeutils
 from oslotest import base
 from trove.common import cfg as trove_cfg
+from trove.db import get_db_api
+from trove.instance import models as instance_models
 from trove.instance.service_status import ServiceStatuses
 from trove.instance.tasks import InstanceTasks
 
@@ -201,6 +204,53 @@ class ShowTest(InstanceDetailsTest):
         self.world.report(self.instance, ServiceStatuses.SHUTDOWN)
         shown = self.show()
         self.assertEqual(('SHUTDOWN', 'RESIZING'), (shown['operating_status'], shown['task']))
+
+    def report(self, status, age=datetime.timedelta()):
+        """Let the agent have reported a status some time ago, by the clock of the API."""
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.instance.id)
+        row.set_status(status)
+        row.updated_at = timeutils.utcnow() - age
+        get_db_api().save(row)
+
+    def test_an_agent_that_is_silent(self):
+        """A dead database is not healthy because its agent has said so long ago."""
+        self.report(ServiceStatuses.HEALTHY, HOUR)
+        shown = self.show()
+        self.assertEqual('ERROR', shown['operating_status'])
+        self.assertIn('its agent has not reported since', shown['problem'])
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.instance.id)
+        self.assertEqual(ServiceStatuses.HEALTHY, row.status)
+        # Meanwhile the cloud restarts it, for instance.
+        self.instance.update(task_status=InstanceTasks.REBOOTING)
+        shown = self.show()
+        self.assertEqual(('HEALTHY', None), (shown['operating_status'], shown['problem']))
+
+    def test_an_agent_that_has_never_reported(self):
+        instance_models.InstanceServiceStatus.find_by(instance_id=self.instance.id).delete()
+        shown = self.show()
+        self.assertIsNone(shown['operating_status'])
+        self.assertEqual('its agent has never reported', shown['problem'])
+
+    def test_a_database_that_does_not_serve(self):
+        for status, shown_status, problem in (
+            (ServiceStatuses.SHUTDOWN, 'SHUTDOWN', 'the database does not run'),
+            (ServiceStatuses.CRASHED, 'SHUTDOWN', 'has crashed'),
+            (ServiceStatuses.FAILED, 'FAILED', 'could not be started'),
+            (ServiceStatuses.RESTART_REQUIRED, 'RESTART_REQUIRED', 'when it is restarted'),
+        ):
+            self.report(status)
+            shown = self.show()
+            self.assertEqual(shown_status, shown['operating_status'])
+            self.assertIn(problem, shown['problem'])
+        for status in (ServiceStatuses.HEALTHY, ServiceStatuses.RUNNING, ServiceStatuses.BUILDING):
+            self.report(status)
+            self.assertIsNone(self.show()['problem'])
+
+    def test_an_operation_that_has_failed(self):
+        self.instance.update(task_status=InstanceTasks.PROMOTION_ERROR)
+        shown = self.show()
+        self.assertEqual('PROMOTING', shown['task'])
+        self.assertIn('an operation has failed', shown['problem'])
 
     def test_hides_instances_of_other_projects(self):
         status, _body = self.ask(

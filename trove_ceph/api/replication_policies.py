@@ -38,8 +38,11 @@ class ReplicationPoliciesController(controller.Controller):
         self._tiers_file = tiers_file
 
     def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
-        """Show the policy of a source; without one, what applies to it."""
-        row = controller.find_instance(self.context_of(req), f'{_KEY}:show', id)
+        """Show the policy of a source; without one, what applies to it.
+
+        :raises BadRequest: the instance is a replica
+        """
+        row = _find_source(self.context_of(req), 'show', id)
         with controller.translated():
             return _shown(row.id, self._store.find(row.id))
 
@@ -51,13 +54,8 @@ class ReplicationPoliciesController(controller.Controller):
         :raises HTTPServiceUnavailable: whether they may have it cannot be told
         """
         context = self.context_of(req)
-        row = controller.find_instance(context, f'{_KEY}:update', id)
+        row = _find_source(context, 'update', id)
         content = self.content_of(body, _KEY, schemas.REPLICATION_POLICY)
-        if row.slave_of_id is not None:
-            raise trove_exceptions.BadRequest(
-                message=f'instance {row.id}: is a replica; set the policy of its source '
-                f'{row.slave_of_id}, which is for all its replicas'
-            )
         version = trove_db.version_of(row.datastore_version_id)
         if not version.has_our_guest_agent:
             raise trove_exceptions.BadRequest(
@@ -70,8 +68,11 @@ class ReplicationPoliciesController(controller.Controller):
             return _shown(row.id, self._store.set(row.id, **content))
 
     def delete(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
-        """Delete the policy of a source; the operator's defaults apply from then on."""
-        row = controller.find_instance(self.context_of(req), f'{_KEY}:delete', id)
+        """Delete the policy of a source; the operator's defaults apply from then on.
+
+        :raises BadRequest: the instance is a replica
+        """
+        row = _find_source(self.context_of(req), 'delete', id)
         with controller.translated():
             self._store.remove(row.id)
         return wsgi.Result(None, 202)
@@ -94,6 +95,20 @@ class ReplicationPoliciesController(controller.Controller):
                 message=f'{_KEY}.replica_volume_type: {name!r} is no volume type for the replicas '
                 f'of this instance; those are {", ".join(fitting) or "none"}'
             )
+
+
+def _find_source(context: Any, verb: str, instance_id: str) -> Any:
+    """Return Trove's row of an instance that may have a policy.
+
+    :raises BadRequest: it is a replica, to which the policy of its source applies
+    """
+    row = controller.find_instance(context, f'{_KEY}:{verb}', instance_id)
+    if row.slave_of_id is not None:
+        raise trove_exceptions.BadRequest(
+            message=f'instance {row.id}: is a replica; use the policy of its source '
+            f'{row.slave_of_id}, which is for all its replicas'
+        )
+    return row
 
 
 def _is_offered(tier: tier_types.Tier, version: trove_db.Version, is_admin: bool) -> bool:

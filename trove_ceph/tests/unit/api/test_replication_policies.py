@@ -145,8 +145,13 @@ class ReplicationPoliciesTest(base.BaseTestCase):
 
     def test_refuses_replicas(self):
         replica = self.world.add_replica(self.source)
-        answer = self.set(f'/replication_policies/{replica.id}', semi_sync=True)
-        self.assert_refused(answer, 400, f'set the policy of its source {self.source.id}')
+        path = f'/replication_policies/{replica.id}'
+        for answer in (
+            self.set(path, semi_sync=True),
+            self.world.ask('GET', path),
+            self.world.ask('DELETE', path),
+        ):
+            self.assert_refused(answer, 400, f'use the policy of its source {self.source.id}')
         self.assertEqual([], self.world.replication_policies.all())
 
     def test_refuses_instances_of_other_guest_managers(self):

@@ -13,7 +13,7 @@ from trove.common import policy, wsgi
 from trove.instance import models as instance_models
 
 from trove_ceph import exceptions, schema_problems
-from trove_ceph.trove_adapter import replacement_servers
+from trove_ceph.trove_adapter import replacement_servers, trove_db
 
 LOG = logging.getLogger(__name__)
 
@@ -148,6 +148,20 @@ def find_instance(context: Any, rule: str, instance_id: str) -> Any:
         raise absent(subject)
     authorize(context, rule, subject, row.tenant_id)
     return row
+
+
+def check_guest_agent(row: Any, consequence: str) -> None:
+    """Refuse what has no effect on an instance of another guest agent.
+
+    :param row: Trove's row of the instance
+    :param consequence: what has no effect
+    :raises BadRequest: the instance has another guest agent
+    """
+    if not trove_db.version_of(row.datastore_version_id).has_our_guest_agent:
+        raise trove_exceptions.BadRequest(
+            message=f'instance {row.id}: its datastore version has another guest agent; '
+            f'{consequence}'
+        )
 
 
 def is_allowed(context: Any, rule: str) -> bool:

@@ -58,7 +58,10 @@ class DetailsController(controller.Controller):
         return wsgi.Result({_KEY: self._shown(context, row)}, 200)
 
     def create(self, req: Any, tenant_id: str, body: Any = None) -> wsgi.Result:
-        """Take a backup as Trove does, with options that Trove's API lacks."""
+        """Take a backup as Trove does, with options that Trove's API lacks.
+
+        :raises BadRequest: it has such options, and the instance another guest agent
+        """
         context = self.context_of(req)
         policy.authorize_on_tenant(context, 'backup_detail:create')
         content = self.content_of(body, _KEY, schemas.BACKUP)
@@ -68,6 +71,11 @@ class DetailsController(controller.Controller):
             copy=content.get('copy', False),
             verify=content.get('verify', False),
         )
+        if options != BackupOptions():
+            found = controller.find_instance(context, 'backup_detail:create', content['instance'])
+            controller.check_guest_agent(
+                found, 'Trove takes its backups by itself, without quiesce, copy and verify'
+            )
         row = backup_api.create(
             context,
             content['instance'],

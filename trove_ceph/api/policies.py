@@ -20,7 +20,7 @@ from trove_ceph.db import policies
 from trove_ceph.db.policy_record import BackupPolicy, Retention, Scope
 from trove_ceph.strategies.policies import schedule
 from trove_ceph.tiers import tiers_file
-from trove_ceph.trove_adapter import notify, trove_db
+from trove_ceph.trove_adapter import notify
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class PoliciesController(controller.Controller):
         scope, target = Scope(content.pop('scope')), content.pop('target')
         if scope is Scope.INSTANCE:
             found = controller.find_instance(context, 'backup_policy:create', target)
-            _check_guest_agent(found)
+            controller.check_guest_agent(found, 'a backup policy has no effect')
             target, project_id = found.id, found.tenant_id
         else:
             policy.authorize_on_tenant(context, _OPERATE)
@@ -167,18 +167,6 @@ class PoliciesController(controller.Controller):
         rule = f'{_KEY}:{verb}'
         controller.authorize_policy(context, rule, _OPERATE, subject, found.project_id)
         return found
-
-
-def _check_guest_agent(row: Any) -> None:
-    """Refuse a policy without effect.
-
-    :raises BadRequest: the instance has another guest agent
-    """
-    if not trove_db.version_of(row.datastore_version_id).has_our_guest_agent:
-        raise trove_exceptions.BadRequest(
-            message=f'instance {row.id}: its datastore version has another guest agent; a backup '
-            'policy has no effect'
-        )
 
 
 def _check_tier(path: str, target: str) -> None:

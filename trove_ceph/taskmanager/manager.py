@@ -52,6 +52,7 @@ from trove_ceph.taskmanager import (
     replication_watch,
     restored_volume,
     source_changes_factory,
+    stock_backups,
     tier_settings,
     warm_guests,
 )
@@ -244,6 +245,7 @@ class Manager(manager.Manager):
         if backup_info.get('storage_driver') != 'cinder' or not self._ownership.backs_up(
             instance_id
         ):
+            stock_backups.check_options(self._deps, context, backup_info['id'], instance_id)
             super().create_backup(context, backup_info, instance_id)
             return
         backup_id = backup_info['id']

@@ -11,6 +11,7 @@ from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
+from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import backup_api
 
 CONF = trove_cfg.CONF
@@ -252,6 +253,16 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(self.world.project, context.project_id)
         events = [event for event, _ in self.world.notifications]
         self.assertEqual(['dbaas.backup_create.start'], events)
+
+    def test_refuses_options_for_other_guest_agents(self):
+        """Trove takes their backups by itself, and would drop the options."""
+        self.instance.update(datastore_version_id=trove_database.foreign_version())
+        for content in ({'quiesce': 'none'}, {'copy': True}, {'verify': True}):
+            status, body = self.take(**content)
+            self.assertEqual(400, status, body)
+            self.assertIn('has another guest agent', body['badRequest']['message'])
+        self.assertEqual([], self.world.casts)
+        self.assertEqual(202, self.take(copy=False, quiesce=None)[0])
 
     def test_stock_requests_have_no_options(self):
         content = {'backup': {'name': 'stock', 'instance': self.instance.id}}

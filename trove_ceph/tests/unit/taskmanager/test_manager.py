@@ -14,6 +14,7 @@ from trove.instance.tasks import InstanceTasks
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import create, expire_unstarted
+from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.storage_service import bus
@@ -124,6 +125,23 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(('delete_backup', backup.id), self.stock[-1])
         self.assertEqual([], self.notifications)
         self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
+
+    def test_fails_a_backup_whose_options_trove_would_drop(self):
+        self.world.volume['host'] = worlds.OTHER
+        backup = self.world.add_backup()
+        context = self.context(notification.DBaaSBackupCreate)
+        context.notification.payload['trove_ceph'] = BackupOptions(copy=True).as_document()
+        info = {'id': backup.id, 'storage_driver': 'cinder'}
+        error = self.assertRaises(
+            exceptions.TroveCephError,
+            self.manager.create_backup,
+            *(context, info, self.world.instance.id),
+        )
+        self.assertIn('has no option copy', str(error))
+        self.assertEqual([], self.stock)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        self.assertEqual(str(error), self.world.records.find(backup.id).error)
+        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.notifications])
 
     def test_instances_with_other_agents_keep_stock_backups(self):
         """Even if their volumes are on a tier."""

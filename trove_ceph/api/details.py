@@ -45,9 +45,9 @@ class DetailsController(controller.Controller):
             find = pages.found_in(backup_models.DBBackup, project_id)
             rows, marker = pages.of(rows, context, CONF.backups_page_size, pages.row_position, find)
             policy_ids = self._policies.policies_of(row.id for row in rows)
+            now = self._policies.database_time()
         shown = [
-            views.detail(row, by_id.get(row.id), policy_ids.get(row.id), with_locations=False)
-            for row in rows
+            views.detail(row, by_id.get(row.id), policy_ids.get(row.id), False, now) for row in rows
         ]
         return pages.answer(req, f'{_KEY}s', shown, marker)
 
@@ -84,7 +84,8 @@ class DetailsController(controller.Controller):
             options,
             request=req,
         )
-        return wsgi.Result({_KEY: views.detail(row, None, None, with_locations=False)}, 202)
+        shown = views.detail(row, None, None, with_locations=False, now=row.created)
+        return wsgi.Result({_KEY: shown}, 202)
 
     def copy(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Request a copy of a backup in the vault."""
@@ -136,8 +137,9 @@ class DetailsController(controller.Controller):
         with controller.translated():
             record = self._records.find(row.id)
             policy_id = self._policies.policies_of([row.id]).get(row.id)
+            now = self._policies.database_time()
         with_locations = controller.is_allowed(context, 'backup_detail:show:places')
-        return views.detail(row, record, policy_id, with_locations)
+        return views.detail(row, record, policy_id, with_locations, now)
 
 
 def _find(context: Any, rule: str, backup_id: str) -> Any:

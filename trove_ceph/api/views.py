@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from trove_ceph import times
-from trove_ceph.db import backup_record
+from trove_ceph.db import backup_record, work_queue
 from trove_ceph.db.failover_record import FailoverPolicy
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
 from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.roles import Role
 
 #: Fields of our record that are shown unchanged, without those that Trove shows.
 _UNCHANGED = (
@@ -42,7 +43,6 @@ _TIMES = (
     'verified_at',
     'copy_wanted_at',
     'verify_wanted_at',
-    'retry_at',
 )
 _FAILOVER_TIMES = ('created_at', 'updated_at', 'fenced_at', 'moved_at', 'ended_at')
 #: Fields of a replacement that only those see who may see servers.
@@ -50,7 +50,11 @@ _SERVERS = ('volume_id', 'old_server_id', 'old_host', 'guest_id', 'new_server_id
 
 
 def detail(
-    row: Any, record: backup_record.BackupRecord | None, policy_id: str | None, with_locations: bool
+    row: Any,
+    record: backup_record.BackupRecord | None,
+    policy_id: str | None,
+    with_locations: bool,
+    now: datetime.datetime,
 ) -> dict[str, Any]:
     """Return a backup.
 
@@ -58,6 +62,7 @@ def detail(
     :param record: our record; None if the backup is not ours or has not begun
     :param policy_id: the policy that took it
     :param with_locations: show its Ceph images too
+    :param now: by the clock of the database
     """
     shown: dict[str, Any] = {
         'id': row.id,
@@ -74,6 +79,7 @@ def detail(
     }
     shown |= {name: getattr(record, name, None) for name in _UNCHANGED}
     shown |= {name: timestamp(getattr(record, name, None)) for name in _TIMES}
+    shown |= _retries(record, now)
     source = record.location if record and record.snapshot_at else None
     vault = record.copy if record and record.copied_at else None
     locations = {'source': source, 'vault': vault}
@@ -81,6 +87,26 @@ def detail(
     if with_locations:
         shown |= {f'{name}_place': found and str(found) for name, found in locations.items()}
     return shown
+
+
+def _retries(
+    record: backup_record.BackupRecord | None, now: datetime.datetime
+) -> dict[str, str | None]:
+    """Return the times of the next attempts that wait; the first of them is ``retry_at``.
+
+    That of a backup to be deleted is the time of the next attempt to delete it.
+    """
+    copy_at = verify_at = delete_at = None
+    if record is not None:
+        delete_at = record.delete_retry_at
+        copy_at = work_queue.next_attempt_at(record, Role.COPY, now)
+        verify_at = work_queue.next_attempt_at(record, Role.VERIFY, now)
+    first = min((one for one in (copy_at, verify_at) if one is not None), default=None)
+    return {
+        'copy_retry_at': timestamp(copy_at),
+        'verify_retry_at': timestamp(verify_at),
+        'retry_at': timestamp(delete_at or first),
+    }
 
 
 def _verification(found: Mapping[str, Any] | None, with_locations: bool) -> dict[str, Any] | None:

@@ -151,14 +151,6 @@ class BackupRecord:
         return None
 
     @property
-    def retry_at(self) -> datetime.datetime | None:
-        """The earliest time of the next attempt to delete it, or else to copy or to verify it."""
-        if self.delete_retry_at is not None:
-            return self.delete_retry_at
-        times = [one for one in (self.copy_retry_at, self.verify_retry_at) if one is not None]
-        return min(times, default=None)
-
-    @property
     def copy(self) -> image_types.SnapshotRef | None:
         """The copy in the vault, complete or begun; None: there is none."""
         if self.vault_pool and self.vault_image and self.vault_snapshot:

@@ -279,6 +279,18 @@ def _backoff(failures: int) -> datetime.timedelta:
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
 
 
+def next_attempt_at(
+    record: backup_record.BackupRecord, role: Role, now: datetime.datetime
+) -> datetime.datetime | None:
+    """Return the time until which a failed copy or verification waits: a pure function.
+
+    :param now: by the clock of the database
+    :returns: None: it does not wait, and may be under way
+    """
+    at = record.copy_retry_at if role is Role.COPY else record.verify_retry_at
+    return at if at is not None and now < at <= now + _LONGEST_RETRY else None
+
+
 def _may_try(retry_at: Any, now: datetime.datetime) -> Any:
     """Return the condition that the next attempt may be made now."""
     # A time that no pause explains was recorded before the clock of the database was set back.

@@ -147,9 +147,13 @@ class Api:
 
 def _check_no_retry(shown: Mapping[str, Any], verb: str) -> None:
     """Refuse to wait for a retry, which may be hours away."""
+    # A verification waits for a copy that is requested.
+    queue = 'copy' if shown['copy_wanted_at'] else verb
+    # An API of an earlier release shows one time, of either.
+    retry_at = shown.get(f'{queue}_retry_at', shown['retry_at'])
     error = shown[f'{verb}_error']
-    if shown[f'{verb}_wanted_at'] and shown['retry_at'] and error:
-        problem = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {shown["retry_at"]}'
+    if shown[f'{verb}_wanted_at'] and retry_at and error:
+        problem = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {retry_at}'
         raise _failure(shown['id'], problem, error)
 
 

@@ -219,7 +219,8 @@ class DetailsTest(base.BaseTestCase):
         self.suspect(backup, found | {'first': dict(found)}, 'why')
         record = self.world.records.get(backup.id)
         for with_locations in (False, True):
-            shown = views.detail(backup, record, None, with_locations)['verification']
+            now = record.created_at
+            shown = views.detail(backup, record, None, with_locations, now)['verification']
             self.assertEqual(('corrupt', 'corrupt'), (shown['verdict'], shown['first']['verdict']))
             for document in (shown, shown['first']):
                 self.assertEqual(with_locations, 'inspected_by' in document)

@@ -166,6 +166,9 @@ class QueueTest(base.BaseTestCase):
         self.queue.record_failure(claim, 'the vault is full')
         self.records.claims.release(claim)
 
+    def next_attempt_at(self, record):
+        return work_queue.next_attempt_at(record, Role.COPY, self.now)
+
     def test_pause_doubles_with_each_failure(self):
         self.take('a', copy=True)
         for minutes in (1, 2, 4, 8, 16):
@@ -173,9 +176,10 @@ class QueueTest(base.BaseTestCase):
             found = self.records.get('a')
             self.assertEqual('the vault is full', found.copy_error)
             self.assertEqual(minutes * MINUTE, found.copy_retry_at - self.now)
-            self.assertEqual(found.copy_retry_at, found.retry_at)
+            self.assertEqual(found.copy_retry_at, self.next_attempt_at(found))
             self.assertEqual([], self.due(Role.COPY))
             self.now = found.copy_retry_at
+            self.assertIsNone(self.next_attempt_at(found))
             self.assertEqual(['a'], self.due(Role.COPY))
         for _ in range(20):
             self.fail(Role.COPY, 'a')

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, through python-troveclient and Trove's real API."""
 
+import datetime
 import subprocess
 import sys
 from importlib import metadata
@@ -214,6 +215,39 @@ class WaitingTest(harness.WaitingTestCase):
         # Another request does not bring the next attempt forward.
         self.api.copy(self.backup.id)
         self.assertIn('the next attempt is at', self.failure(self.api.wait_until_copied))
+
+    def test_waits_for_a_retry_that_is_under_way(self):
+        """The error and the time are those of the attempt before."""
+        records = self.world.records
+        for verb, role, wait in (
+            ('copy', Role.COPY, self.api.wait_until_copied),
+            ('verify', Role.VERIFY, self.api.wait_until_verified),
+        ):
+            backup = self.world.add_backup(self.instance, 'taken')
+            getattr(self.api, verb)(backup.id)
+            claim = records.claims.claim(role, backup.id, world.WORKER)
+            records.queue.record_failure(claim, 'no room')
+            records._update(backup.id, **{f'{verb}_retry_at': datetime.datetime(2026, 1, 1)})
+            self.assertIsNone(self.api.show_detail(backup.id)[f'{verb}_retry_at'])
+
+            def end(claim=claim, role=role):
+                if role is Role.COPY:
+                    records.results.record_copied(claim, 4096, 1.0)
+                else:
+                    records.results.record_verified(claim, 'uuid:1-7', {}, 1.0)
+
+            self.later = [end]
+            self.assertEqual(backup.id, wait(backup.id, 60)['id'])
+
+    def test_waits_for_one_whatever_is_the_retry_of_the_other(self):
+        records = self.world.records
+        self.api.copy(self.backup.id)
+        self.api.verify(self.backup.id)
+        claim = records.claims.claim(Role.VERIFY, self.backup.id, world.WORKER)
+        records.queue.record_failure(claim, 'no host')
+        records.claims.release(claim)
+        records._update(self.backup.id, copy_error='no room')
+        self.assertIn('is still taken', self.failure(self.api.wait_until_copied))
 
     def test_fails_after_the_timeout(self):
         self.api.copy(self.backup.id)

@@ -116,19 +116,21 @@ class QueueWorkerTest(base.BaseTestCase):
         for minutes in (1, 2, 4, 8):
             self.fulfill()
             record = self.get(backup)
-            self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
+            self.assertEqual(
+                datetime.timedelta(minutes=minutes), record.copy_retry_at - self.world.date
+            )
             self.assertIn('the storage has no room for it', record.copy_error)
             self.assertNotIn('vault', record.copy_error)
             self.assertIsNone(record.claimed_by)
-            self.world.date = record.retry_at - datetime.timedelta(seconds=1)
+            self.world.date = record.copy_retry_at - datetime.timedelta(seconds=1)
             self.assertEqual([], self.due())
-            self.world.date = record.retry_at
+            self.world.date = record.copy_retry_at
         self.fulfill()
         self.set_vault_bytes(1024**3)
         # Another request does not bring the next attempt forward.
         self.world.records.queue.request_copy(backup)
         self.assertEqual([], self.due())
-        self.world.date = self.get(backup).retry_at
+        self.world.date = self.get(backup).copy_retry_at
         self.fulfill()
         record = self.get(backup)
         self.assertEqual(
@@ -158,13 +160,13 @@ class QueueWorkerTest(base.BaseTestCase):
         self.assertIn('waits for the copy', record.verify_error)
         self.assertIsNotNone(record.verify_wanted_at)
         self.set_vault_bytes(1024**3)
-        self.world.date = record.retry_at
+        self.world.date = record.copy_retry_at
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
         self.assertIn('no MySQL server is configured that can open it', record.verify_error)
         self.world.servers.raises = {}
-        self.world.date = record.retry_at
+        self.world.date = record.verify_retry_at
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 

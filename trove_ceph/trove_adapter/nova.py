@@ -38,10 +38,11 @@ def find_flavor(client: Any, flavor_id: str) -> Mapping[str, Any]:
         try:
             found: Mapping[str, Any] = client.flavors.get(flavor_id).to_dict()
         except novaclient.exceptions.NotFound as error:
-            raise exceptions.OperatorNeededError(
+            text = (
                 f'flavor {flavor_id}: does not exist any more; an operator can create it again '
                 'with this id'
-            ) from error
+            )
+            raise exceptions.OperatorNeededError(text, text) from error
     return found
 
 

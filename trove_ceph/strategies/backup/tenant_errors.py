@@ -19,7 +19,6 @@ SHOWN_UNCHANGED = (
     exceptions.GuestUnavailableError,
     exceptions.InvalidBackupError,
     exceptions.NotQuiescedError,
-    exceptions.OperatorNeededError,
     exceptions.ReplicasLeftError,
     exceptions.ReplicaRefusedError,
     exceptions.SourceNotChangedError,
@@ -57,6 +56,7 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.MissingTierError, 'the storage of the backup is not set up any more'),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.NoPortError, 'the network of the database service has no room for its server'),
+    (exceptions.OperatorNeededError, 'your operator has to repair something first'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
     (
         exceptions.UnexpectedTransactionsError,

@@ -82,7 +82,7 @@ class NewServer:
             if not record.can_return:
                 servers.check_flavor(record)
         except exceptions.ReplacementRefusedError as error:
-            raise exceptions.OperatorNeededError(str(error)) from error
+            raise exceptions.OperatorNeededError(str(error), str(error)) from error
 
     def show(self) -> None:
         """Make the server that of the instance."""

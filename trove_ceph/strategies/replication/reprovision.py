@@ -137,7 +137,7 @@ class Reprovisioning:
         except exceptions.ReprovisioningRefusedError as error:
             if self._attempt.record.state not in _UNCHANGED:
                 raise
-            self._fail(str(error), type(error).__name__)
+            self._fail(error.shown or str(error), error)
 
     def _count(self, error: Exception) -> None:
         record = self._attempt.record
@@ -146,16 +146,16 @@ class Reprovisioning:
         shown = {} if record.state in _RETURNING else {'error': text}
         self._attempt.count(**shown)
         if record.attempts + 1 >= rules.MOST_ATTEMPTS and record.state in _UNCHANGED:
-            self._fail(text, type(error).__name__)
+            self._fail(text, error)
             return
         self._attempt.report(Phase.RETRY, type(error).__name__, text)
         if record.attempts + 1 < rules.MOST_ATTEMPTS:
             return
         if record.state in _RETURNING:
-            self._block(text)
+            self._block(error)
         elif record.state not in _BLOCKED and not self._give_back(text):
             if record.state in _EXCHANGING:
-                self._block(text)
+                self._block(error)
 
     # Before the exchange.
 
@@ -167,18 +167,7 @@ class Reprovisioning:
         if reason is not None:
             raise exceptions.ReprovisioningRefusedError(reason)
         server = self._attempt.find_server()
-        server_id = server.server_id
-        if server.status in rules.REPAIRS and server.status != rules.FAILED:
-            raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: its server {server_id} is {server.status}; '
-                f'{rules.REPAIRS[server.status]}'
-            )
-        if others := set(deps.servers.find_volumes(server_id)) - {replica.volume_id}:
-            # The guest could not tell its data volume from them.
-            raise exceptions.ReprovisioningRefusedError(
-                f'instance {record.instance_id}: its server {server_id} has the volume '
-                f'{", ".join(sorted(others))}, expected only {replica.volume_id}; detach it'
-            )
+        rules.check_server(replica, server, deps.servers.find_volumes(server.server_id))
         if record.volume_id != replica.volume_id:
             self._attempt.note(volume_id=replica.volume_id)
 
@@ -227,11 +216,14 @@ class Reprovisioning:
         except exceptions.GuestUnavailableError as error:
             LOG.warning('%s: commits may wait for it in vain: %s', record, error)
 
-    def _fail(self, reason: str, cause: str) -> None:
-        """End while the replica serves on its old volume."""
-        LOG.error('%s: keeps its volume: %s', self._attempt.record, reason)
+    def _fail(self, reason: str, cause: Exception) -> None:
+        """End while the replica serves on its old volume.
+
+        :param reason: as tenants see it
+        """
+        LOG.error('%s: keeps its volume: %s', self._attempt.record, cause)
         self._remove_clone()
-        self._attempt.fail(reason, cause)
+        self._attempt.fail(reason, type(cause).__name__)
 
     def _remove_clone(self) -> None:
         record = self._attempt.record
@@ -364,7 +356,9 @@ class Reprovisioning:
             return False
         raise exceptions.OperatorNeededError(
             f'{record}: {reason}, and its old volume, which cannot be read now, may have them; '
-            f'repair its pool, or delete the volume {record.old_volume_id}'
+            f'repair its pool, or delete the volume {record.old_volume_id}',
+            f'{reason}, and its old volume, which cannot be read now, may have them; your operator '
+            'has to repair it',
         )
 
     def _is_old_given_up(self) -> bool:
@@ -445,13 +439,14 @@ class Reprovisioning:
         except exceptions.InProgressError as error:
             is_exchanging = self._attempt.record.state in _EXCHANGING
             if self._is_too_late() and not (is_exchanging and self._give_back(_TOO_LATE)):
-                self._block(str(error))
+                self._block(error)
             raise
 
-    def _block(self, reason: str) -> None:
-        """Show operators and the tenant why the volumes cannot be exchanged."""
+    def _block(self, error: Exception) -> None:
+        """Tell operators by the log, and tenants, why the volumes cannot be exchanged."""
         record, deps = self._attempt.record, self._attempt.deps
-        LOG.error('%s: needs an operator: %s', record, reason)
+        LOG.error('%s: needs an operator: %s', record, tenant_errors.operator_message(error))
+        reason = tenant_errors.tenant_message(error)
         deps.instances.report_failed(record.instance_id, reason)
         self._attempt.advance(Event.BLOCK, error=reason)
 
@@ -471,7 +466,7 @@ class Reprovisioning:
                 self._exchange.release()
         except exceptions.InProgressError as error:
             # It is counted, so that a replica that waits for long is not tried all the time.
-            raise exceptions.OperatorNeededError(str(error)) from error
+            raise exceptions.OperatorNeededError(str(error), error.shown) from error
         LOG.info('%s: is not blocked any more', record)
         now = deps.store.now()
         self._attempt.advance(

@@ -75,6 +75,7 @@ class Attempt(claimed_attempt.ClaimedAttempt[ReprovisionDependencies, ReplicaRec
         if server is None:
             raise exceptions.OperatorNeededError(
                 f'{self.record}: Nova has no server {server_id}; delete the replica and create '
-                'another one'
+                'another one',
+                'its server does not exist any more; delete the replica and create another one',
             )
         return server

@@ -63,14 +63,17 @@ class Exchange:
             self._attempt.deps.agents.release_volume(record.instance_id)
         except exceptions.GuestUnavailableError as error:
             raise exceptions.InProgressError(
-                f'{record}: its guest has not released its volume: {error}'
+                f'{record}: its guest has not released its volume: {error}',
+                'its guest has not released its volume',
             ) from error
 
     def _settle(self) -> None:
         """Return when the server runs or is switched off, and Nova does nothing with it."""
         server_id = self._attempt.find_server().server_id
         self._attempt.wait(
-            self._is_settled, f'Nova still changes the state of server {server_id}; {_LOOK}'
+            self._is_settled,
+            f'Nova still changes the state of server {server_id}; {_LOOK}',
+            'Nova still changes the state of its server',
         )
         if self._attempt.find_server().status == rules.FAILED:
             self._switch_off()
@@ -86,7 +89,9 @@ class Exchange:
             fault = f': {server.fault}' if server.fault else ''
             raise exceptions.OperatorNeededError(
                 f'{self._attempt.record}: server {server.server_id} is {server.status}, expected '
-                f'{_RUNNING} or {_SWITCHED_OFF}; {rules.REPAIRS[server.status]}{fault}'
+                f'{_RUNNING} or {_SWITCHED_OFF}; {rules.REPAIRS[server.status]}{fault}',
+                f'its server is {server.status}, expected {_RUNNING} or {_SWITCHED_OFF}; your '
+                f'operator has to {rules.REPAIRS[server.status]}',
             )
         return is_final or server.status in (_RUNNING, _SWITCHED_OFF)
 
@@ -104,6 +109,7 @@ class Exchange:
             self._attempt.wait(
                 lambda: volume_id not in deps.servers.find_volumes(server_id),
                 f'Nova still detaches volume {volume_id} from server {server_id}; {_LOOK}',
+                'Nova still detaches a volume from its server',
             )
             deps.volumes.detach(volume_id, server_id)
         except exceptions.InProgressError:
@@ -144,6 +150,7 @@ class Exchange:
         self._attempt.wait(
             lambda: self._attempt.find_server().status == _SWITCHED_OFF,
             f'Nova still switches server {server.server_id} off; {_LOOK}',
+            'Nova still switches its server off',
         )
 
     def _put_on(self, volume_id: str) -> None:
@@ -151,7 +158,8 @@ class Exchange:
         if others := set(deps.volumes.find_servers(volume_id)) - {server_id}:
             raise exceptions.OperatorNeededError(
                 f'{self._attempt.record}: volume {volume_id} is attached to server '
-                f'{", ".join(sorted(others))}, expected to none but {server_id}; detach it there'
+                f'{", ".join(sorted(others))}, expected to none but {server_id}; detach it there',
+                'a volume of it is attached to another server; your operator has to detach it',
             )
         had_volume = volume_id in deps.servers.find_volumes(server_id)
         if not had_volume:
@@ -160,6 +168,7 @@ class Exchange:
             self._attempt.wait(
                 lambda: self._is_attached(server_id, volume_id),
                 f'Nova still attaches volume {volume_id} to server {server_id}; {_LOOK}',
+                'Nova still attaches a volume to its server',
             )
         except exceptions.InProgressError:
             if had_volume:
@@ -185,4 +194,5 @@ class Exchange:
         self._attempt.wait(
             lambda: self._is_settled() and self._attempt.find_server().status == _RUNNING,
             f'server {server.server_id} starts',
+            'its server starts',
         )

@@ -2,8 +2,11 @@
 """When a replica can be re-provisioned, and when its old volume is given back."""
 
 import datetime
+from collections.abc import Iterable
 
+from trove_ceph import exceptions
 from trove_ceph.db import replacement_record
+from trove_ceph.strategies.guests.dependencies import ServerFacts
 from trove_ceph.strategies.replacement.dependencies import InstanceFacts
 
 #: The task of an instance while it is re-provisioned.
@@ -75,6 +78,28 @@ def why_unfit(replica: InstanceFacts, source: InstanceFacts | None, source_id: s
     if source.service_status in _BUILDING or source.volume_id is None:
         return f'{instance}: its source {source_id} is still being created'
     return None
+
+
+def check_server(replica: InstanceFacts, server: ServerFacts, volume_ids: Iterable[str]) -> None:
+    """Refuse a re-provisioning on a server that an operator has to repair before.
+
+    :param volume_ids: the volumes that the server has
+    :raises ReprovisioningRefusedError: with the ids, which tenants do not see
+    """
+    subject, server_id = f'instance {replica.instance_id}: its server', server.server_id
+    if server.status in REPAIRS and server.status != FAILED:
+        repair = REPAIRS[server.status]
+        raise exceptions.ReprovisioningRefusedError(
+            f'{subject} {server_id} is {server.status}; {repair}',
+            f'{subject} is {server.status}; your operator has to {repair}',
+        )
+    if others := set(volume_ids) - {replica.volume_id}:
+        # The guest could not tell its data volume from them.
+        raise exceptions.ReprovisioningRefusedError(
+            f'{subject} {server_id} has the volume {", ".join(sorted(others))}, expected only '
+            f'{replica.volume_id}; detach it',
+            f'{subject} has another volume, which your operator has to detach',
+        )
 
 
 def why_no_source(

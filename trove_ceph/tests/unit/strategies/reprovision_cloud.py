@@ -59,7 +59,8 @@ class Servers:
         if world.is_blocked() and world.passes('repair_looks'):
             world.server_status = {'PAUSED': 'ACTIVE'}.get(world.server_status, world.server_status)
         if world.has_server:
-            return ServerFacts(server_id, server_id, world.server_status, task=world.server_task)
+            facts = {'task': world.server_task, 'fault': 'a fault of host-7'}
+            return ServerFacts(server_id, server_id, world.server_status, **facts)
         return None
 
     def find_volumes(self, server_id):

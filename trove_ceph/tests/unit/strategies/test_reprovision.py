@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a re-provisioning does, and what it does when something goes wrong."""
 
+import fixtures
+
 from trove_ceph import exceptions
 from trove_ceph.db.replica_record import Observation, ReplicaState
 from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
@@ -175,7 +177,8 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         del self.world.volumes[OLD]
         self.world.volumes[OLD] = type(self.world.volumes['foreign'])(50)
         self.world.attempt().run()
-        self.assertIn('has the volume foreign', self.world.record().error)
+        self.assertIn('its server has another volume', self.world.record().error)
+        self.assertNotIn('foreign', self.world.record().error)
 
     def test_task_that_an_operator_has_reset(self):
         self.world.trove.set(REPLICA, task_id=1)
@@ -185,7 +188,9 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
     def test_refused_with_a_server_that_an_operator_has_to_repair(self):
         self.world.server_status = 'PAUSED'
         self.world.attempt().run()
-        self.assertIn('is PAUSED; unpause it', self.world.record().error)
+        self.assertIn(
+            'its server is PAUSED; your operator has to unpause it', self.world.record().error
+        )
         self.assertIs(ReplicaState.FOLLOWING, self.world.record().state)
         self.assertEqual(OLD, self.world.running)
 
@@ -212,7 +217,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
     # An exchange that does not end.
 
     def reach_blocked(self):
-        """Make attempts until an operator is needed; return what the operator reads."""
+        """Make attempts until an operator is needed; return what the tenant reads."""
         for _ in range(500):
             if self.world.is_blocked():
                 return self.world.record().error
@@ -233,9 +238,15 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         ):
             self.world = reprovision_world.World()
             self.world.becomes = status
+            log = self.useFixture(fixtures.FakeLogger())
             error = self.reach_blocked()
-            self.assertIn(f'server server is {status}, expected ACTIVE or SHUTOFF', error)
+            self.assertIn(f'its server is {status}, expected ACTIVE or SHUTOFF', error)
             self.assertIn(repair, error)
+            # Operators read the rest in the log.
+            self.assertNotIn('host-7', error)
+            self.assertRegex(
+                log.output, f'needs an operator: .*server server is {status}.*a fault of host-7'
+            )
             self.assertEqual(('FAILED', error), (self.world.service_status, self.world.fault))
             self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
             self.world.server_status = 'ACTIVE'
@@ -284,7 +295,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.reach_hanging()
         self.world.pass_time(reprovision_world.TIMEOUT_SEC)
         error = self.reach_blocked()
-        self.assertIn('nova-compute', error)
+        self.assertEqual('Nova still changes the state of its server', error)
         # The guest may still write to it.
         self.assertEqual('in-use', self.world.volumes[OLD].status)
         self.world.is_host_down, self.world.server_task, self.world.hangs = False, '', False
@@ -354,6 +365,7 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         self.world.has_server = False
         error = self.assertRaises(exceptions.ServiceUnavailableError, self.world.attempt().run)
         self.assertIn('Nova has no server', str(error))
+        self.assertIn('its server does not exist any more', self.world.record().error)
 
     def test_volume_on_another_server(self):
         for step in self.world.attempt().steps()[:3]:
@@ -362,3 +374,5 @@ class ReprovisionTest(reprovision_world.ReprovisionCase):
         clone.servers, clone.status = {'other'}, 'in-use'
         error = self.assertRaises(exceptions.ServiceUnavailableError, self.world.attempt().run)
         self.assertIn('is attached to server other', str(error))
+        self.assertEqual(error.shown, self.world.record().error)
+        self.assertNotIn('server other', error.shown)

@@ -88,6 +88,7 @@ class SurplusTest(reprovision_world.ReprovisionCase):
             self.assertRaises(exceptions.OperatorNeededError, self.world.attempt().run)
         self.assertIs(ReplicaState.CATCHING_UP, self.world.record().state)
         self.assertIn('which cannot be read now', self.world.record().error)
+        self.assertNotIn(f'volume {OLD}', self.world.record().error)
         self.assertNotIn(OLD, self.world.discarded)
         # An operator has deleted it.
         del self.world.volumes[OLD]

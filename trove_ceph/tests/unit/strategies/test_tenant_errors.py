@@ -36,6 +36,12 @@ class TenantErrorsTest(base.BaseTestCase):
         self.assertIn('another operation uses it at present', hidden)
         self.assertNotIn('host-1', hidden)
 
+    def test_what_an_operator_has_to_repair(self):
+        error = exceptions.OperatorNeededError('server 7 is PAUSED', 'its server is PAUSED')
+        self.assertEqual('its server is PAUSED', tenant_errors.tenant_message(error))
+        hidden = tenant_errors.tenant_message(exceptions.OperatorNeededError('server 7'))
+        self.assertIn('your operator has to repair something', hidden)
+
     def test_operators_see_everything(self):
         error = exceptions.NoSpaceError(PLACE)
         error.add_note('something is left behind')

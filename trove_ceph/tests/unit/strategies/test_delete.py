@@ -153,12 +153,12 @@ class DeletionTest(base.BaseTestCase):
         self.assertEqual(tenant_errors.tenant_message(error), record.error)
         self.assertNotIn(pool, record.error)
         self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup).state)
-        self.assertEqual(datetime.timedelta(minutes=10), record.retry_at - self.date)
+        self.assertEqual(datetime.timedelta(minutes=10), record.delete_retry_at - self.date)
         self.serve(own)
-        self.date = record.retry_at - datetime.timedelta(seconds=1)
+        self.date = record.delete_retry_at - datetime.timedelta(seconds=1)
         self.recover()
         self.assertEqual(record, self.world.records.get(backup))
-        self.date = record.retry_at
+        self.date = record.delete_retry_at
         self.recover()
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))

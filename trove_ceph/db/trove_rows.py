@@ -36,6 +36,7 @@ class VersionRow:
     :param version: of the software; Trove takes it from the name if it is not set
     :param guest_manager: its ``registry_ext``
     :param replication: the path of its strategy
+    :param image_id: of its guest image; empty: that with all its tags
     """
 
     datastore: str
@@ -44,6 +45,8 @@ class VersionRow:
     is_active: bool
     guest_manager: str
     replication: str
+    image_id: str = ''
+    image_tags: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,14 +4,13 @@
 import collections
 import datetime
 import json
-import re
 from collections.abc import Iterator, Sequence
 
 from trove_ceph import enums
 from trove_ceph.db.backup_record import UNDER_WAY, BackupRecord, RecordState
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRunState
 from trove_ceph.db.trove_rows import InstanceRow
-from trove_ceph.doctor import remedies
+from trove_ceph.doctor import remedies, version_checks
 from trove_ceph.doctor.check import Check, System
 from trove_ceph.doctor.finding import Finding, Level, error, warning
 from trove_ceph.doctor.record_facts import Records, SchemaFacts
@@ -29,9 +28,6 @@ UNPROTECTED_AGE = datetime.timedelta(days=1)
 MOST_NAMED = 3
 TRASH_AGE = datetime.timedelta(days=7)
 ORPHAN_SWEEP_AGE = datetime.timedelta(days=7)
-LEAST_MYSQL = (8, 4)
-GUEST_MANAGER = 'trove_ceph.guestagent.manager.Manager'
-REPLICATION = 'trove_ceph.guestagent.replication.CloneReplication'
 #: The values with which a snapshot alone is a backup (guestagent/backup_settings.py).
 SAFE_VALUES = {
     'innodb_flush_log_at_trx_commit': ('1',),
@@ -153,9 +149,9 @@ def check_unprotected(records: Records) -> Iterator[Finding]:
 def _unprotected(records: Records) -> Iterator[InstanceRow]:
     policies = policy_match.index(records.policies)
     protected = {one.instance_id for one in records.backups if one.state.is_complete}
-    for one in records.instances:
+    for one in _our_instances(records):
         is_new = one.heartbeat_at is None or records.now - one.created_at < UNPROTECTED_AGE
-        if one.is_replica or is_new or not one.has_our_guest_agent:
+        if one.is_replica or is_new:
             continue
         if policy_match.matching(policies, _subject(records, one)):
             continue
@@ -239,25 +235,6 @@ def check_trash(records: Records) -> Iterator[Finding]:
         )
 
 
-def check_versions(records: Records) -> Iterator[Finding]:
-    """Yield the active versions of MySQL that lack our guest manager, or are too old."""
-    for one in records.versions:
-        if not one.is_active or not one.guest_manager.startswith('trove_ceph.'):
-            continue
-        thing = f'datastore version {one.datastore}/{one.name}'
-        if one.guest_manager != GUEST_MANAGER:
-            yield error(thing, one.guest_manager, GUEST_MANAGER, remedies.UPDATE_VERSION)
-        if one.replication != REPLICATION:
-            observed = f'replication strategy {one.replication or "of Trove"}'
-            yield warning(thing, observed, REPLICATION, remedies.UPDATE_VERSION)
-        number = re.match(r'(\d+)\.(\d+)', one.version)
-        if number and tuple(map(int, number.groups())) < LEAST_MYSQL:
-            least = '.'.join(map(str, LEAST_MYSQL))
-            yield warning(
-                thing, f'MySQL {one.version}', f'{least} or later', remedies.UPDATE_VERSION
-            )
-
-
 def check_settings(records: Records) -> Iterator[Finding]:
     """Yield settings of configuration groups with which a snapshot alone is no backup."""
     if records.limits.quiesce == enums.QuiesceLevel.FREEZE:
@@ -297,10 +274,16 @@ def check_orphan_sweep(records: Records) -> Iterator[Finding]:
 
 def _with_policy(records: Records) -> Iterator[tuple[InstanceRow, BackupPolicy]]:
     index = policy_match.index(records.policies)
-    for one in records.instances:
-        subject = _subject(records, one)
-        if one.has_our_guest_agent and (policy := policy_match.policy_of(index, subject)):
+    for one in _our_instances(records):
+        if policy := policy_match.policy_of(index, _subject(records, one)):
             yield one, policy
+
+
+def _our_instances(records: Records) -> Iterator[InstanceRow]:
+    lost = version_checks.lost_instances(records)
+    for one in records.instances:
+        if one.has_our_guest_agent or one.instance_id in lost:
+            yield one
 
 
 def _subject(records: Records, instance: InstanceRow) -> policy_match.Subject:
@@ -337,13 +320,6 @@ CHECKS = (
         'the tables of trove_ceph have the version of this release',
         lambda sources: sources.schema(),
         check_schema,
-    ),
-    Check(
-        'mysql-versions',
-        System.TROVE,
-        'datastore versions name our guest manager and replication strategy; MySQL 8.4 or later',
-        lambda sources: sources.records(),
-        check_versions,
     ),
     Check(
         'agents',

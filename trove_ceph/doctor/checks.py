@@ -9,6 +9,7 @@ from trove_ceph.doctor import (
     golden_checks,
     layout_checks,
     tier_checks,
+    version_checks,
 )
 from trove_ceph.doctor.check import Check
 
@@ -19,5 +20,6 @@ ALL: tuple[Check, ...] = (
     *cloud_checks.CHECKS,
     *golden_checks.CHECKS,
     *clone_checks.CHECKS,
+    *version_checks.CHECKS,
     *backup_checks.CHECKS,
 )

@@ -12,13 +12,14 @@ from oslo_utils import timeutils
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import connection
-from trove_ceph.doctor.cloud_facts import ServiceFacts
+from trove_ceph.doctor.cloud_facts import AgentImage, ServiceFacts
 from trove_ceph.tiers import cinder
 from trove_ceph.trove_adapter import service_session
+from trove_ceph.trove_adapter.replacement_servers import AGENT_PROPERTY
 
 
 class Cloud:
-    """Cinder and Nova.
+    """Cinder, Nova and Glance.
 
     :param conf: the configuration of trove-taskmanager
     """
@@ -47,6 +48,19 @@ class Cloud:
         with _translated('listing the services of Nova'):
             of_nova = [_service('nova', one) for one in self._connection.compute.services()]
         return of_cinder + of_nova
+
+    def agent_images(self) -> Sequence[AgentImage]:
+        """Return the active images whose property says that they have our guest agent.
+
+        :raises ServiceUnavailableError: Glance does not answer
+        """
+        with _translated('listing the images of Glance'):
+            found = self._connection.image.images(status='active')
+            return [
+                AgentImage(one.id, tuple(one.tags or ()))
+                for one in found
+                if AGENT_PROPERTY in (one.properties or {})
+            ]
 
 
 def _service(project: str, found: Any) -> ServiceFacts:

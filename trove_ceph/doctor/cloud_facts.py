@@ -18,3 +18,11 @@ class ServiceFacts:
     is_up: bool
     is_enabled: bool
     updated_at: datetime.datetime | None
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentImage:
+    """A guest image whose property says that it has our guest agent."""
+
+    image_id: str
+    tags: tuple[str, ...]

@@ -6,8 +6,8 @@ from typing import Any
 
 from trove_ceph import exceptions
 from trove_ceph.db.trove_rows import VersionRow
-from trove_ceph.doctor.backup_checks import GUEST_MANAGER
 from trove_ceph.doctor.golden_facts import ConfiguredVolume, HotGuests, HotPool
+from trove_ceph.doctor.version_checks import GUEST_MANAGER
 from trove_ceph.storage import golden
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.guests.hot_spec import HotVolume

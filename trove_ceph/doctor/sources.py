@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trove_ceph import exceptions
 from trove_ceph.doctor import bus, cluster, measurement, settings
 from trove_ceph.doctor.clone_facts import ClonedVolume
-from trove_ceph.doctor.cloud_facts import ServiceFacts
+from trove_ceph.doctor.cloud_facts import AgentImage, ServiceFacts
 from trove_ceph.doctor.golden_facts import ConfiguredVolume, HotGuests
 from trove_ceph.doctor.record_facts import Records, SchemaFacts
 from trove_ceph.tiers import ceph, resources, systems, tier_types, tiers_file, trove
@@ -125,6 +125,11 @@ class Sources:
     def services(self) -> Sequence[ServiceFacts]:
         """Return the services of Cinder and Nova with their heartbeats."""
         return self.cloud().services()
+
+    @_once
+    def agent_images(self) -> Sequence[AgentImage]:
+        """Return the images of Glance that have our guest agent."""
+        return self.cloud().agent_images()
 
     @_once
     def associations(self) -> resources.TroveState:

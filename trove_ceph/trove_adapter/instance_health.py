@@ -85,6 +85,8 @@ def _version(datastore: str, row: Any) -> VersionRow:
         bool(row.active),
         row.registry_ext or '',
         row.repl_strategy or '',
+        row.image_id or '',
+        tuple(row.image_tags.split(',')) if row.image_tags else (),
     )
 
 

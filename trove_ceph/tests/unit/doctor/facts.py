@@ -11,7 +11,7 @@ from trove_ceph.db.orphan_sweeps import OrphanSweep
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState, Retention, Scope
 from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
-from trove_ceph.doctor import backup_checks, cloud_checks, settings
+from trove_ceph.doctor import cloud_checks, settings, version_checks
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.clone_facts import ClonedVolume
 from trove_ceph.doctor.cloud_facts import ServiceFacts
@@ -95,7 +95,7 @@ def instance(**values):
 
 def version(**values):
     row = VersionRow(
-        'mysql', '9.7.4', '9.7.4', True, backup_checks.GUEST_MANAGER, backup_checks.REPLICATION
+        'mysql', '9.7.4', '9.7.4', True, version_checks.GUEST_MANAGER, version_checks.REPLICATION
     )
     return dataclasses.replace(row, **values)
 
@@ -105,11 +105,11 @@ def run(**values):
     return PolicyRun(INSTANCE, POLICY, due_at=NOW - 3 * HOUR, backup_name='b', **fields)
 
 
-def replica(clone_depth):
+def replica(clone_depth, instance_id=INSTANCE, source_id='source'):
     return ReplicaRecord(
-        instance_id=INSTANCE,
+        instance_id=instance_id,
         project_id='project',
-        source_id='source',
+        source_id=source_id,
         state=ReplicaState.FOLLOWING,
         created_at=NOW,
         updated_at=NOW,
@@ -198,6 +198,7 @@ class FakeSources:
             'measurements': {'volumes-fast': Measurement('2026-11-01', 90000, 30000, 6)},
             'cinder': observed.cinder,
             'services': (SERVICE,),
+            'agent_images': (),
             'associations': observed.trove,
             'settings': values(),
             'bus': BUS,

@@ -17,7 +17,7 @@ from trove_ceph.doctor.golden_facts import HotGuests
 from trove_ceph.doctor.measurement import Measurement
 from trove_ceph.doctor.record_facts import SchemaFacts
 from trove_ceph.storage import golden
-from trove_ceph.tests.unit.doctor import facts
+from trove_ceph.tests.unit.doctor import facts, version_facts
 from trove_ceph.tests.unit.doctor.changed_facts import (
     GOLDEN,
     backend,
@@ -215,15 +215,7 @@ BROKEN = {
         ({'schema': SchemaFacts('0011', '0012')}, E, 'tables of trove_ceph'),
         ({'schema': SchemaFacts(None, '0012')}, E, 'tables of trove_ceph'),
     ],
-    'mysql-versions': [
-        (
-            records(versions=(facts.version(guest_manager='trove_ceph.other.Manager'),)),
-            E,
-            'datastore version mysql/9.7.4',
-        ),
-        (records(versions=(facts.version(replication=''),)), W, 'datastore version mysql/9.7.4'),
-        (records(versions=(facts.version(version='8.0.36'),)), W, 'datastore version mysql/9.7.4'),
-    ],
+    **version_facts.BROKEN,
     'agents': [
         (
             records(instances=(facts.instance(heartbeat_at=facts.NOW - HOUR),)),
@@ -262,8 +254,10 @@ BROKEN = {
         (backups(facts.backup(100)), E, f'instance {facts.INSTANCE}'),
         (backups(), E, f'instance {facts.INSTANCE}'),
         (backups(facts.backup(state=RecordState.DAMAGED)), E, f'instance {facts.INSTANCE}'),
+        (version_facts.lost(policies=(facts.policy(),)), E, f'instance {facts.INSTANCE}'),
     ],
     'verified-backups': [
+        (version_facts.lost(policies=(facts.policy(),)), E, f'instance {facts.INSTANCE}'),
         (backups(facts.backup(24 * 15)), W, f'instance {facts.INSTANCE}'),
         (backups(facts.backup(24 * 15, verified_at=facts.NOW)), W, f'instance {facts.INSTANCE}'),
         *(
@@ -273,6 +267,7 @@ BROKEN = {
     ],
     'unprotected-instances': [
         (records(policies=(), backups=()), W, 'instances'),
+        (version_facts.lost(replicas=(facts.replica(1, 'other', facts.INSTANCE),)), W, 'instances'),
         (
             records(policies=(), backups=(facts.backup(state=RecordState.DAMAGED),)),
             W,
@@ -346,7 +341,7 @@ WELL = {
         records(instances=(facts.instance(heartbeat_at=None, created_at=facts.NOW),)),
     ],
     'agent-keys': [records(instances=NO_KEY, limits=limits(needs_keys=False))],
-    'mysql-versions': [records(versions=(facts.version(guest_manager='', replication=''),))],
+    **version_facts.WELL,
     'mysql-settings': [
         records(settings=UNSAFE, limits=limits(quiesce='freeze')),
         records(settings=(facts.setting('max_connections', '7'),)),
@@ -356,7 +351,7 @@ WELL = {
         records(backups=()),
         records(policies=()),
         *(
-            records(policies=(), backups=(), instances=(facts.instance(**values),))
+            records(policies=(), backups=(), replicas=(), instances=(facts.instance(**values),))
             for values in (
                 {'is_replica': True},
                 {'has_our_guest_agent': False},

@@ -12,11 +12,12 @@ from keystoneauth1 import noauth
 from openstack import exceptions as sdk_exceptions
 from openstack.block_storage.v3 import service as volume_service
 from openstack.compute.v2 import service as compute_service
+from openstack.image.v2 import image
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.doctor import cloud
-from trove_ceph.doctor.cloud_facts import ServiceFacts
+from trove_ceph.doctor.cloud_facts import AgentImage, ServiceFacts
 
 VOLUME = {
     'binary': 'cinder-volume',
@@ -44,6 +45,13 @@ class FakeConnection:
         self.block_storage.services.return_value = iter([volume_service.Service(**VOLUME)])
         self.compute = mock.Mock()
         self.compute.services.return_value = iter([compute_service.Service(**COMPUTE)])
+        self.image = mock.Mock()
+        self.image.images.return_value = iter(
+            [
+                image.Image(id='other', tags=[]),
+                image.Image(id='i', tags=['a'], trove_ceph_agent='1.4'),
+            ]
+        )
         self.config = mock.Mock()
         self.config.get_session_client.side_effect = lambda name: keystoneauth1.adapter.Adapter(
             session, service_type=name, region_name=region_name
@@ -78,6 +86,16 @@ class CloudTest(base.BaseTestCase):
             exceptions.ServiceUnavailableError,
             'listing the services of Nova: .*503',
             self.cloud.services,
+        )
+
+    def test_images_with_our_guest_agent(self):
+        self.assertEqual([AgentImage('i', ('a',))], self.cloud.agent_images())
+        self.cloud._connection.image.images.assert_called_once_with(status='active')
+        self.cloud._connection.image.images.side_effect = sdk_exceptions.HttpException('503')
+        self.assertRaisesRegex(
+            exceptions.ServiceUnavailableError,
+            'listing the images of Glance: .*503',
+            self.cloud.agent_images,
         )
 
     def test_cinder(self):

@@ -11,8 +11,8 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db.trove_rows import VersionRow
 from trove_ceph.doctor import golden_volumes
-from trove_ceph.doctor.backup_checks import GUEST_MANAGER
 from trove_ceph.doctor.golden_facts import HotGuests, HotPool
+from trove_ceph.doctor.version_checks import GUEST_MANAGER
 from trove_ceph.storage import golden
 from trove_ceph.tests.unit.doctor import facts
 from trove_ceph.tests.unit.strategies import golden_world

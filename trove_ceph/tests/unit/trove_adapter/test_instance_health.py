@@ -79,6 +79,18 @@ class InstanceHealthTest(base.BaseTestCase):
         self.assertTrue(found.is_active)
         self.assertTrue(found.version)
 
+    def test_images_of_versions(self):
+        row = datastore_models.DBDatastoreVersion.find_by(id=trove_database.datastore_version())
+        self.addCleanup(row.update, image_id=row.image_id, image_tags=row.image_tags)
+        for image_id, tags, expected in (
+            (None, 'a,b', ('', ('a', 'b'))),
+            ('i', None, ('i', ())),
+            ('i', '', ('i', ())),
+        ):
+            row.update(image_id=image_id, image_tags=tags)
+            found = instance_health.find_version('mysql', '9.7')
+            self.assertEqual(expected, (found.image_id, found.image_tags))
+
     def test_settings_of_groups_in_use(self):
         groups = []
         for value in ('1', '2'):

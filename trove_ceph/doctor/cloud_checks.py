@@ -69,8 +69,8 @@ def check_configuration(found: settings.Settings) -> Iterator[Finding]:
             f'{requirement.service} [{value.group}] {option.name}',
             observed,
             requirement.expected,
-            remedies.EDIT.format(
-                option=option.name, group=value.group, service=requirement.service
+            remedies.edit(
+                option.name, value.group, requirement.all_readers, requirement.only_while
             ),
         )
     for service, reason in found.unread.items():

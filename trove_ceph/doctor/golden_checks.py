@@ -69,7 +69,7 @@ def _unready(one: ConfiguredVolume, consequence: str) -> Iterator[Finding]:
 
 
 def _edit(option: str) -> str:
-    return remedies.EDIT.format(group=_GROUP, option=option, service=Service.TROVE)
+    return remedies.edit(option, _GROUP, (Service.TROVE,))
 
 
 def _gather_hot(sources: Sources) -> tuple[HotGuests, Collection[str]] | None:

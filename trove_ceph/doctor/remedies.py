@@ -4,6 +4,8 @@
 They stand in one place, so that a test can hold each against the program that it names.
 """
 
+from collections.abc import Sequence
+
 from trove_ceph.storage import fencing
 from trove_ceph.trove_compat import window
 
@@ -58,5 +60,17 @@ TRASH = 'rbd --pool {pool} trash ls --long'
 INSTALL = "pip install 'trove-ceph[server]'"
 INSTALL_TROVE = f"pip install '{window.REQUIREMENT}'"
 #: What mends a file is no command.
-EDIT = 'edit [{group}] {option}; restart {service}'
 ADD_TIER = 'edit tiers_file: add a tier with pool {pool}; restart trove-ceph-storage'
+
+
+def edit(option: str, group: str, services: Sequence[str], only_while: str = '') -> str:
+    """Return what mends an option, which is no command: each service may have a file of its own.
+
+    :param services: those that read the option, at least one
+    :param only_while: when it may be changed; empty: always
+    """
+    *others, last = services
+    names = f'{", ".join(others)} and {last}' if others else last
+    condition = f', only while {only_while}' if only_while else ''
+    pronoun = 'them' if others else 'it'
+    return f'edit [{group}] {option} of {names}{condition}, and restart {pronoun}'

@@ -16,11 +16,9 @@ _MANAGER = 'trove_ceph.taskmanager.manager.Manager'
 _CONDUCTOR = 'trove_ceph.conductor.manager.Manager'
 _CINDER_CLIENT = 'trove_ceph.trove_adapter.cinder_client.cinder_client'
 _RBD_DRIVER = 'cinder.volume.drivers.rbd.RBDDriver'
-#: The published defaults of Trove's keys for messages, which everyone knows.
-_PUBLIC_KEYS = {
-    'taskmanager_rpc_encr_key': 'bzH6y0SGmjuoY0FNSTptrhgieGXNDX6PIhvz',
-    'inst_rpc_key_encr_key': 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP',
-}
+#: Trove's keys for messages have published defaults, which everyone knows.
+_PUBLIC_KEY = 'bzH6y0SGmjuoY0FNSTptrhgieGXNDX6PIhvz'
+_PUBLIC_KEY_OF_KEYS = 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP'
 
 
 class Service(enum.StrEnum):
@@ -28,6 +26,7 @@ class Service(enum.StrEnum):
 
     TROVE = 'trove-taskmanager'
     TROVE_API = 'trove-api'
+    TROVE_CONDUCTOR = 'trove-conductor'
     CINDER = 'cinder-volume'
     NOVA = 'nova-compute'
 
@@ -39,6 +38,9 @@ class Requirement:
     :param option: with the type and the default of the service
     :param group: None: in the group of each back end of Cinder
     :param expected: the value, and what fails with another one
+    :param readers: all services that read the option, each in its own file, and are restarted after
+        a change; empty: only the one whose files are examined
+    :param only_while: when the option may be changed; empty: always
     """
 
     service: Service
@@ -47,6 +49,19 @@ class Requirement:
     holds: Callable[[Any], bool]
     expected: str
     level: Level = Level.ERROR
+    readers: tuple[str, ...] = ()
+    only_while: str = ''
+
+    @property
+    def all_readers(self) -> tuple[str, ...]:
+        """The services whose files need the change, and which need a restart."""
+        return self.readers or (self.service,)
+
+
+#: The services of Trove that create instances, and those that read their keys.
+_CREATORS = (Service.TROVE_API, Service.TROVE)
+_ALL_OF_TROVE = (Service.TROVE_API, Service.TROVE_CONDUCTOR, Service.TROVE)
+_ALL_OF_CINDER = ('cinder-api', 'cinder-scheduler', 'cinder-backup', Service.CINDER)
 
 
 def _is(wanted: Any) -> Callable[[Any], bool]:
@@ -70,7 +85,7 @@ REQUIREMENTS = (
         f'{_MANAGER}, or no operation of trove_ceph is run',
     ),
     Requirement(
-        Service.TROVE,
+        Service.TROVE_CONDUCTOR,
         'DEFAULT',
         cfg.StrOpt('conductor_manager', default='trove.conductor.manager.Manager'),
         _is(_CONDUCTOR),
@@ -83,6 +98,7 @@ REQUIREMENTS = (
         _is('cinder'),
         'cinder, or backups without --storage-driver are copied by the guest',
         Level.WARNING,
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE,
@@ -90,6 +106,7 @@ REQUIREMENTS = (
         cfg.BoolOpt('trove_volume_support', default=False),
         _is(True),
         'true, or databases are not on volumes of Ceph',
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE,
@@ -97,6 +114,7 @@ REQUIREMENTS = (
         cfg.StrOpt('template_path', default='/etc/trove/templates/'),
         _holds_templates,
         'a directory on this host with mysql/VERSION/config.template',
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE,
@@ -111,18 +129,31 @@ REQUIREMENTS = (
         'DEFAULT',
         cfg.BoolOpt('enable_secure_rpc_messaging', default=True),
         _is(True),
-        'true, or passwords of databases are readable on the bus, and requests can be forged',
+        'true, or passwords of databases are readable on the bus, and requests can be forged. '
+        'Instances that were created without it have no key: replace them by restores',
+        readers=_ALL_OF_TROVE,
     ),
-    *(
-        Requirement(
-            Service.TROVE,
-            'DEFAULT',
-            cfg.StrOpt(name, default=default, secret=True),
-            _is_not(default),
-            'a random value of your own: the default is published',
-            Level.WARNING,
-        )
-        for name, default in _PUBLIC_KEYS.items()
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.StrOpt('taskmanager_rpc_encr_key', default=_PUBLIC_KEY, secret=True),
+        _is_not(_PUBLIC_KEY),
+        f'a random value, the same for {Service.TROVE_API}: with the published default everyone '
+        'can write requests',
+        Level.WARNING,
+        readers=_CREATORS,
+    ),
+    Requirement(
+        Service.TROVE,
+        'DEFAULT',
+        cfg.StrOpt('inst_rpc_key_encr_key', default=_PUBLIC_KEY_OF_KEYS, secret=True),
+        _is_not(_PUBLIC_KEY_OF_KEYS),
+        "a random value, the same for all of Trove's services. The keys of instances are stored "
+        'under it: after a change no agent of an existing instance is reached. With instances, '
+        "keep it, and let nobody read Trove's database",
+        Level.WARNING,
+        readers=_ALL_OF_TROVE,
+        only_while='there is no instance and no warm guest',
     ),
     Requirement(
         Service.TROVE,
@@ -131,6 +162,7 @@ REQUIREMENTS = (
         _is(False),
         'false, or guests pull the image of the database from a registry',
         Level.WARNING,
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE,
@@ -138,6 +170,7 @@ REQUIREMENTS = (
         cfg.BoolOpt('volume_support', default=True),
         _is(True),
         'true, or databases are not on volumes of Ceph',
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE,
@@ -145,6 +178,7 @@ REQUIREMENTS = (
         cfg.StrOpt('tiers_file', default='/etc/trove-ceph/tiers.yaml'),
         os.path.isfile,
         'a file on this host',
+        readers=_CREATORS,
     ),
     Requirement(
         Service.TROVE_API,
@@ -163,6 +197,8 @@ REQUIREMENTS = (
         cfg.StrOpt('volume_name_template', default='volume-%s'),
         _is('volume-%s'),
         'volume-%s: the images of volumes are found by it',
+        readers=_ALL_OF_CINDER,
+        only_while='there is no volume',
     ),
     Requirement(
         Service.CINDER,
@@ -170,6 +206,8 @@ REQUIREMENTS = (
         cfg.StrOpt('snapshot_name_template', default='snapshot-%s'),
         _is('snapshot-%s'),
         'snapshot-%s: snapshots are adopted under it',
+        readers=_ALL_OF_CINDER,
+        only_while='there is no snapshot',
     ),
     Requirement(
         Service.CINDER,
@@ -178,6 +216,7 @@ REQUIREMENTS = (
         _is(_RBD_DRIVER),
         f'{_RBD_DRIVER}; trove_ceph leaves databases on other back ends to Trove',
         Level.WARNING,
+        only_while='the back end has no volume',
     ),
     Requirement(
         Service.CINDER,
@@ -209,6 +248,7 @@ REQUIREMENTS = (
         cfg.BoolOpt('send_service_user_token', default=False),
         _is(True),
         'true, or Cinder refuses to detach volumes (CVE-2023-2088)',
+        readers=('nova-api', Service.NOVA),
     ),
 )
 _BACKENDS = cfg.ListOpt('enabled_backends', default=[])

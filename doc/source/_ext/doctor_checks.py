@@ -47,13 +47,13 @@ class Checks(_Table):
 class Options(_Table):
     """List the required options."""
 
-    heading = ('Service', 'Option', 'Level', 'Required')
+    heading = ('Services', 'Option', 'Level', 'Required')
     widths = ('18', '34', '10', '38')
 
     def rows(self):
         return [
             (
-                str(one.service),
+                ', '.join(one.all_readers),
                 f'``[{one.group or "each back end"}] {one.option.name}``',
                 str(one.level),
                 one.expected,

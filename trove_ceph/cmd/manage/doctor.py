@@ -224,6 +224,7 @@ def _add_config_files(parser: argparse.ArgumentParser) -> None:
     )
     for name, what, default in (
         ('--trove-api-config-file', 'trove-api', 'those of trove-taskmanager'),
+        ('--trove-conductor-config-file', 'trove-conductor', 'those of trove-taskmanager'),
         ('--cinder-config-file', 'cinder-volume', _CINDER_CONF),
         ('--nova-config-file', 'nova-compute', _NOVA_CONF),
     ):
@@ -278,6 +279,7 @@ def _config_files(parsed_args: argparse.Namespace) -> Mapping[Service, Sequence[
     return {
         Service.TROVE: of_trove,
         Service.TROVE_API: parsed_args.trove_api_config_file or of_trove,
+        Service.TROVE_CONDUCTOR: parsed_args.trove_conductor_config_file or of_trove,
         Service.CINDER: parsed_args.cinder_config_file or [_CINDER_CONF],
         Service.NOVA: parsed_args.nova_config_file or [_NOVA_CONF],
     }

@@ -180,7 +180,7 @@ BROKEN = {
         (
             {'settings': facts.values(conductor_manager='trove.conductor.manager.Manager')},
             E,
-            'trove-taskmanager [DEFAULT] conductor_manager',
+            'trove-conductor [DEFAULT] conductor_manager',
         ),
         (
             {'settings': facts.values(report_discard_supported=False)},

@@ -127,7 +127,8 @@ class SettingsTest(FilesTestCase):
         self.assertIs(True, values[Service.CINDER, 'a', 'report_discard_supported'])
         self.assertIs(False, values[Service.CINDER, 'b', 'report_discard_supported'])
         self.assertEqual('volume-%s', values[Service.CINDER, 'DEFAULT', 'volume_name_template'])
-        self.assertEqual({Service.TROVE_API, Service.NOVA}, set(found.unread))
+        others = {Service.TROVE_API, Service.TROVE_CONDUCTOR, Service.NOVA}
+        self.assertEqual(others, set(found.unread))
 
     def test_unusable_file_leaves_out_its_service_only(self):
         nova = self.file('nova.conf', '[service_user]\nsend_service_user_token = perhaps\n')
@@ -144,7 +145,7 @@ class SettingsTest(FilesTestCase):
         """The names, the groups and the defaults; a renamed option would be looked for in vain."""
         conf = trove_cfg.CONF
         for one in settings.REQUIREMENTS:
-            if one.service not in (Service.TROVE, Service.TROVE_API):
+            if one.service not in (Service.TROVE, Service.TROVE_API, Service.TROVE_CONDUCTOR):
                 continue
             if one.group == 'trove_ceph_backup':
                 continue
@@ -155,6 +156,20 @@ class SettingsTest(FilesTestCase):
             conf.clear_override(name, group)
             default = conf._get_opt_info(name, conf._get_group(group) if group else None)['opt']
             self.assertEqual(default.default, one.option.default, name)
+
+    def test_what_existing_data_depend_on_is_not_changed_under_them(self):
+        """The keys of instances and the names of volumes are found by these options."""
+        found = {one.option.name: one for one in settings.REQUIREMENTS if one.only_while}
+        self.assertEqual(
+            {
+                *('inst_rpc_key_encr_key', 'volume_driver'),
+                *('volume_name_template', 'snapshot_name_template'),
+            },
+            set(found),
+        )
+        key = found['inst_rpc_key_encr_key']
+        self.assertEqual('there is no instance and no warm guest', key.only_while)
+        self.assertEqual(('trove-api', 'trove-conductor', 'trove-taskmanager'), key.all_readers)
 
     def test_templates_of_the_project_are_accepted(self):
         (one,) = (r for r in settings.REQUIREMENTS if r.option.name == 'template_path')

@@ -12,15 +12,15 @@ from unittest import mock
 from oslotest import base
 
 from trove_ceph.cmd.manage import shell
-from trove_ceph.doctor import remedies
+from trove_ceph.doctor import checks, remedies
+from trove_ceph.tests.unit.doctor import facts
 
 OPENSTACK = ('openstack.database.v1', 'openstack.volume.v3', 'openstack.compute.v2')
 
 
 def commands():
     """Return every command of the module, with values for its fields."""
-    values = {'id': 'ID', 'pool': 'P', 'group': 'G', 'option': 'O', 'service': 'S'}
-    values |= {'image': 'P/I', 'version': '9.7.4', 'size_gib': '10'}
+    values = {'id': 'ID', 'pool': 'P', 'image': 'P/I', 'version': '9.7.4', 'size_gib': '10'}
     values['parameters'] = json.dumps({'sync_binlog': 1})
     return [
         text.format(**values)
@@ -43,7 +43,7 @@ def parse(parser, words):
 class RemediesTest(base.BaseTestCase):
     def test_programs(self):
         programs = {line.split()[0] for line in commands()}
-        known = {'ceph', 'rbd', 'rabbitmqctl', 'pip', 'edit', 'trove-manage'}
+        known = {'ceph', 'rbd', 'rabbitmqctl', 'pip', 'trove-manage'}
         self.assertEqual({'trove-ceph-manage', 'openstack'}, programs - known)
 
     def test_own_commands(self):
@@ -77,3 +77,23 @@ class RemediesTest(base.BaseTestCase):
             if word.startswith('trove_ceph.'):
                 module, _, name = word.rpartition('.')
                 self.assertTrue(hasattr(importlib.import_module(module), name), word)
+
+    def test_edit_names_each_service(self):
+        self.assertEqual('edit [g] o of a, and restart it', remedies.edit('o', 'g', ('a',)))
+        self.assertEqual(
+            'edit [g] o of a, b and c, only while there is no instance, and restart them',
+            remedies.edit('o', 'g', ('a', 'b', 'c'), 'there is no instance'),
+        )
+
+    def test_key_of_instances_is_not_changed_under_them(self):
+        key = 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP'
+        sources = facts.FakeSources(settings=facts.values(inst_rpc_key_encr_key=key))
+        (one,) = (each for each in checks.ALL if each.name == 'configuration')
+        (found,) = one.run(sources)
+        self.assertEqual(
+            'edit [DEFAULT] inst_rpc_key_encr_key of trove-api, trove-conductor and '
+            'trove-taskmanager, only while there is no instance and no warm guest, and restart '
+            'them',
+            found.command,
+        )
+        self.assertIn('With instances, keep it', found.expected)

@@ -149,8 +149,18 @@ class DoctorTest(base.BaseTestCase):
         of_trove = ['t.conf', str(directory / 'a.conf'), str(directory / 'b.conf')]
         self.assertEqual(of_trove, targets.config_files[Service.TROVE])
         self.assertEqual(of_trove, targets.config_files[Service.TROVE_API])
+        self.assertEqual(of_trove, targets.config_files[Service.TROVE_CONDUCTOR])
         self.assertEqual(['/etc/cinder/cinder.conf'], targets.config_files[Service.CINDER])
         self.assertEqual(['/etc/nova/nova.conf'], targets.config_files[Service.NOVA])
+
+    def test_files_of_each_service_of_trove(self):
+        self._run(
+            *('--config-file', 't.conf', '--trove-api-config-file', 'a.conf'),
+            *('--trove-conductor-config-file', 'c.conf', '--trove-conductor-config-file', 'd.conf'),
+        )
+        files = self.targets[0].config_files
+        self.assertEqual(['a.conf'], files[Service.TROVE_API])
+        self.assertEqual(['c.conf', 'd.conf'], files[Service.TROVE_CONDUCTOR])
 
     def test_watch_shows_what_comes_and_goes(self):
         self.rounds = [

@@ -111,6 +111,19 @@ class StackTest(DevStackTestCase):
             if name != 'transport_url':  # of oslo.messaging
                 conf[name]
 
+    def test_keys_of_trove_are_kept_as_long_as_its_database(self):
+        path = self.conf_file('trove-keys')
+        self.assertEqual(0o600, stat.S_IMODE(path.stat().st_mode))
+        keys = dict(line.split() for line in path.read_text().splitlines())
+        self.assertEqual({'taskmanager_rpc_encr_key', 'inst_rpc_key_encr_key'}, set(keys))
+        self.assertEqual(2, len(set(keys.values())))
+        self.run_phases('', mode='unstack')
+        self.stack()
+        options = _ini(self.root / 'etc/trove/trove.conf')['DEFAULT']
+        for name, key in keys.items():
+            self.assertRegex(key, '^[0-9a-f]{32}$')
+            self.assertEqual(key, options[name])
+
     def test_trove_api_alone_restores_from_the_vault(self):
         trove = self.root / 'etc/trove'
         (arguments,) = [_ini(trove / 'trove-uwsgi.ini')['uwsgi']['pyargv'].split()]

@@ -130,6 +130,14 @@ class DeployTest(base.BaseTestCase):
             ).is_dir()
         )
 
+    def test_services_of_trove_have_keys_of_their_own_for_messages(self):
+        found = [self.parse_trove(service)[1] for service in _SERVICES]
+        for name in ('taskmanager_rpc_encr_key', 'inst_rpc_key_encr_key'):
+            (option,) = (one for one in trove_cfg.common_opts if one.name == name)
+            (key,) = {conf[name] for conf in found}
+            self.assertGreaterEqual(len(key), 16)
+            self.assertNotEqual(option.default, key)
+
     def shipped_options(self):
         section = (kolla.ETC / 'kolla/config/trove.conf').read_text().split('[network]')[0]
         return set(re.findall(r'(?m)^(\w+) =', section))

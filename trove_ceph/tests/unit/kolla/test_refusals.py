@@ -12,12 +12,14 @@ from oslotest import base
 from trove_ceph.tests.unit import kolla
 
 _PASSWORD = 'trove_ceph_guest_rabbitmq_password'
+_KEY = 'trove_ceph_inst_rpc_key_encr_key'
 #: Variables that are wrong, and what the message says. Others have the values of the deployment.
 _VALUES = (
     ({'trove_ceph_image_url': ''}, r'^trove_ceph_image_url is not set: .*globals\.d'),
     ({'trove_ceph_management_networks': []}, r'^trove_ceph_management_networks is not set'),
     ({_PASSWORD: ''}, rf'^{_PASSWORD} has no value: .*kolla-genpwd'),
     ({_PASSWORD: None}, rf'^{_PASSWORD} has no value'),
+    ({_KEY: None}, rf'^{_KEY} has no value: .*kolla-genpwd'),
     ({_PASSWORD: '{{ rabbitmq_password }}'}, rf'{_PASSWORD}.* and rabbitmq_password have the same'),
     ({'trove_ceph_vhost': 'trove'}, r'^trove_ceph_vhost is trove, .*of its own'),
     ({'trove_ceph_vhost': '/'}, r'^trove_ceph_vhost is /, '),

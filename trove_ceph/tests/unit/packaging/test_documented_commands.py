@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of the documents exist, and have the options that the documents give them."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -42,6 +43,17 @@ class DocumentedCommandsTest(base.BaseTestCase):
             text = page.read_text()
             verified = 'openstack database backup verify' in text
             self.assertTrue(verified or '.. include:: verified-backup.inc' in text, page)
+
+    def test_keyrings_are_exported_for_their_owner_alone(self):
+        found = [
+            line.strip()
+            for page in PAGES
+            for line in page.read_text().replace('\\\n', '').splitlines()
+            if re.search(r'[$#].*ceph auth get \S+ +-o ', line)
+        ]
+        self.assertEqual(3, len(found), found)
+        for line in found:
+            self.assertTrue(line.startswith('# (umask 077; ceph auth get '), line)
 
     def test_packages_go_into_an_environment(self):
         installing = [

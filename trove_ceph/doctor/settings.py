@@ -252,6 +252,8 @@ REQUIREMENTS = (
     ),
 )
 _BACKENDS = cfg.ListOpt('enabled_backends', default=[])
+#: The group with the values for back ends that lack an option (cinder/volume/configuration.py).
+_SHARED_GROUP = 'backend_defaults'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,23 +287,42 @@ def read(config_files: Mapping[Service, Sequence[str]]) -> Settings:
             unread[service] = f'{", ".join(missing) or "no file"} is not on this host'
             continue
         try:
-            values += _read(service, files)
+            conf = _load(files)
+            values += _read(service, conf)
         except cfg.Error as error:
             unread[service] = f'{", ".join(files)}: {error}'
+            continue
+        if service is Service.CINDER and not conf.enabled_backends:
+            unread[service] = f'{", ".join(files)}: no enabled_backends, so no back end is examined'
     return Settings(tuple(values), unread)
 
 
-def _read(service: Service, files: list[str]) -> list[Value]:
+def _load(files: list[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     conf.register_opt(_BACKENDS)
     conf(args=[], default_config_files=files, default_config_dirs=[])
+    return conf
+
+
+def _read(service: Service, conf: cfg.ConfigOpts) -> list[Value]:
     found = []
-    for requirement in REQUIREMENTS:
-        if requirement.service is service:
-            groups = [requirement.group] if requirement.group else conf.enabled_backends
-            for group in groups:
-                found.append(Value(requirement, group, _value(conf, group, requirement.option)))
+    for one in REQUIREMENTS:
+        if one.service is not service:
+            continue
+        if one.group is not None:
+            found.append(Value(one, one.group, _value(conf, one.group, one.option)))
+            continue
+        for group in filter(None, conf.enabled_backends):
+            found.append(Value(one, group, _value_of_backend(conf, group, one.option)))
     return found
+
+
+def _value_of_backend(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:
+    """Return the value of a back end as Cinder finds it: its own, or else the shared one."""
+    conf.register_opt(option, group=group)
+    conf.set_default(option.name, None, group=group)
+    own = conf[group][option.name]
+    return _value(conf, _SHARED_GROUP, option) if own is None else own
 
 
 def _value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> Any:

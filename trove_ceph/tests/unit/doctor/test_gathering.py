@@ -130,6 +130,36 @@ class SettingsTest(FilesTestCase):
         others = {Service.TROVE_API, Service.TROVE_CONDUCTOR, Service.NOVA}
         self.assertEqual(others, set(found.unread))
 
+    def _backends(self, text):
+        cinder = self.file('cinder.conf', text)
+        found = settings.read({Service.CINDER: [cinder]})
+        return found, {
+            (one.group, one.requirement.option.name): one.value
+            for one in found.values
+            if one.group != 'DEFAULT'
+        }
+
+    def test_back_ends_have_the_shared_values(self):
+        _, values = self._backends(
+            '[DEFAULT]\nenabled_backends = a, b, c\n'
+            '[backend_defaults]\nreport_discard_supported = true\n'
+            'volume_driver = cinder.volume.drivers.rbd.RBDDriver\n'
+            '[a]\nreport_discard_supported = false\n[b]\n'
+        )
+        shared = {group: values[group, 'report_discard_supported'] for group in 'abc'}
+        self.assertEqual({'a': False, 'b': True, 'c': True}, shared)
+        self.assertTrue(values['c', 'volume_driver'].endswith('.RBDDriver'))
+        self.assertIs(False, values['a', 'enable_deferred_deletion'])
+
+    def test_without_back_ends_the_file_is_not_that_of_cinder_volume(self):
+        for text in ('[DEFAULT]\nvolume_name_template = x-%s\n', '[DEFAULT]\nenabled_backends =\n'):
+            found, values = self._backends(text)
+            self.assertEqual({}, values)
+            self.assertIn('no enabled_backends', found.unread[Service.CINDER])
+        found, _ = self._backends('[DEFAULT]\nvolume_name_template = x-%s\n')
+        (one,) = (v for v in found.values if v.requirement.option.name == 'volume_name_template')
+        self.assertEqual('x-%s', one.value)
+
     def test_unusable_file_leaves_out_its_service_only(self):
         nova = self.file('nova.conf', '[service_user]\nsend_service_user_token = perhaps\n')
         gone = str(self.directory / 'gone.conf')

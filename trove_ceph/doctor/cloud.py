@@ -2,6 +2,7 @@
 """The services of OpenStack, asked as the administrator of ``[service_credentials]``."""
 
 import contextlib
+import http
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,14 +13,14 @@ from oslo_utils import timeutils
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import connection
-from trove_ceph.doctor.cloud_facts import AgentImage, ServiceFacts
+from trove_ceph.doctor.cloud_facts import API_LISTS, AgentImage, ServiceFacts
 from trove_ceph.tiers import cinder
 from trove_ceph.trove_adapter import service_session
 from trove_ceph.trove_adapter.replacement_servers import AGENT_PROPERTY
 
 
 class Cloud:
-    """Cinder, Nova and Glance.
+    """Cinder, Nova, Glance and the API of Trove.
 
     :param conf: the configuration of trove-taskmanager
     """
@@ -61,6 +62,25 @@ class Cloud:
                 for one in found
                 if AGENT_PROPERTY in (one.properties or {})
             ]
+
+    def missing_extensions(self) -> Sequence[str]:
+        """Return the entry points of our extensions whose resources Trove's API does not have.
+
+        :raises ServiceUnavailableError: Trove's API does not answer
+        """
+        with _translated("asking Trove's API"):
+            adapter = self._connection.config.get_session_client('database')
+            return [name for name, path in API_LISTS.items() if _is_missing(adapter, path)]
+
+
+def _is_missing(adapter: Any, path: str) -> bool:
+    """Return whether an API has no such resource; one that refuses a request has it."""
+    response = adapter.get(f'/{path}?limit=1', raise_exc=False)
+    if response.status_code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise exceptions.ServiceUnavailableError(
+            f"Trove's API answers GET /{path} with the status {response.status_code}"
+        )
+    return bool(response.status_code == http.HTTPStatus.NOT_FOUND)
 
 
 def _service(project: str, found: Any) -> ServiceFacts:

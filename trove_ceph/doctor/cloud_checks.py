@@ -15,13 +15,6 @@ from trove_ceph.trove_compat import window
 
 #: Requests to the storage service have a validity that bears this difference of clocks.
 MOST_SKEW_SEC = 30
-#: The entry points of this release, which an older installation beside it may lack.
-EXTENSIONS = (
-    'trove_ceph_backups',
-    'trove_ceph_failovers',
-    'trove_ceph_instances',
-    'trove_ceph_replication',
-)
 _COMMANDS = {'cinder': remedies.VOLUME_SERVICES, 'nova': remedies.COMPUTE_SERVICES}
 
 
@@ -82,16 +75,15 @@ def check_configuration(found: settings.Settings) -> Iterator[Finding]:
         )
 
 
-def check_extensions(installed: Sequence[str]) -> Iterator[Finding]:
-    """Yield the extensions of Trove's API that are missing."""
-    for name in EXTENSIONS:
-        if name not in installed:
-            yield error(
-                f'API extension {name}',
-                'not installed here',
-                'installed beside trove-api',
-                remedies.INSTALL,
-            )
+def check_extensions(missing: Sequence[str]) -> Iterator[Finding]:
+    """Yield the extensions that Trove's API has not loaded."""
+    for name in missing:
+        yield error(
+            f'API extension {name}',
+            f"404 for {cloud_facts.API_LISTS[name]}: Trove's API has not loaded it",
+            'installed beside each trove-api, which loads it at its start',
+            remedies.INSTALL,
+        )
 
 
 def check_trove_version(version: str) -> Iterator[Finding]:
@@ -207,8 +199,8 @@ CHECKS = (
     Check(
         'api-extensions',
         System.TROVE,
-        "the extensions of Trove's API are installed",
-        lambda sources: sources.extensions(),
+        "Trove's API has loaded the extensions of trove_ceph",
+        lambda sources: sources.missing_extensions(),
         check_extensions,
     ),
     Check(

@@ -4,6 +4,14 @@
 import dataclasses
 import datetime
 
+#: The entry points of this release in Trove's API, with a list that each of them adds.
+API_LISTS = {
+    'trove_ceph_backups': 'backup_policies',
+    'trove_ceph_failovers': 'failover_policies',
+    'trove_ceph_instances': 'instance_details',
+    'trove_ceph_replication': 'replication_policies',
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class ServiceFacts:

@@ -151,9 +151,9 @@ class Sources:
         return bus.read(self._targets.config_files[settings.Service.TROVE])
 
     @_once
-    def extensions(self) -> Sequence[str]:
-        """Return the extensions of Trove's API that are installed here."""
-        return sorted(importlib.metadata.entry_points(group='trove.api.extensions').names)
+    def missing_extensions(self) -> Sequence[str]:
+        """Return the names of our extensions that Trove's API has not loaded."""
+        return self.cloud().missing_extensions()
 
     @_once
     def trove_version(self) -> str:

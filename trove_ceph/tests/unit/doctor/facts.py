@@ -11,7 +11,7 @@ from trove_ceph.db.orphan_sweeps import OrphanSweep
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState, Retention, Scope
 from trove_ceph.db.replica_record import ReplicaRecord, ReplicaState
 from trove_ceph.db.trove_rows import InstanceRow, SettingRow, VersionRow
-from trove_ceph.doctor import cloud_checks, settings, version_checks
+from trove_ceph.doctor import settings, version_checks
 from trove_ceph.doctor.bus import BusFacts
 from trove_ceph.doctor.clone_facts import ClonedVolume
 from trove_ceph.doctor.cloud_facts import ServiceFacts
@@ -202,7 +202,7 @@ class FakeSources:
             'associations': observed.trove,
             'settings': values(),
             'bus': BUS,
-            'extensions': cloud_checks.EXTENSIONS,
+            'missing_extensions': (),
             'trove_version': '26.0.0',
             'records': RECORDS,
             'schema': SchemaFacts('0012', '0012'),

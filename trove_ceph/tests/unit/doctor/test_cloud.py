@@ -2,6 +2,8 @@
 """The services of OpenStack, by openstacksdk on answers of Cinder and Nova."""
 
 import datetime
+import importlib.metadata
+import inspect
 import types
 from unittest import mock
 
@@ -17,7 +19,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.doctor import cloud
-from trove_ceph.doctor.cloud_facts import AgentImage, ServiceFacts
+from trove_ceph.doctor.cloud_facts import API_LISTS, AgentImage, ServiceFacts
 
 VOLUME = {
     'binary': 'cinder-volume',
@@ -97,6 +99,37 @@ class CloudTest(base.BaseTestCase):
             'listing the images of Glance: .*503',
             self.cloud.agent_images,
         )
+
+    def _answers(self, *statuses):
+        """Have Trove's API answer with these statuses; return the paths that are asked for."""
+        asked, left = [], list(statuses)
+
+        def get(adapter, path, **options):
+            self.assertEqual(('database', False), (adapter.service_type, options['raise_exc']))
+            asked.append(path)
+            return types.SimpleNamespace(status_code=left.pop(0))
+
+        self.useFixture(fixtures.MonkeyPatch('keystoneauth1.adapter.Adapter.get', get))
+        return asked
+
+    def test_extensions_of_the_live_api(self):
+        asked = self._answers(200, 404, 403, 404)
+        found = self.cloud.missing_extensions()
+        self.assertEqual(['trove_ceph_failovers', 'trove_ceph_replication'], found)
+        self.assertEqual([f'/{path}?limit=1' for path in API_LISTS.values()], asked)
+
+    def test_api_that_fails(self):
+        self._answers(503)
+        self.assertRaisesRegex(
+            exceptions.ServiceUnavailableError,
+            'GET /backup_policies with the status 503',
+            self.cloud.missing_extensions,
+        )
+
+    def test_lists_are_those_of_the_extensions(self):
+        found = importlib.metadata.entry_points(group='trove.api.extensions')
+        for name, path in API_LISTS.items():
+            self.assertIn(f"'{{tenant_id}}/{path}'", inspect.getsource(found[name].load()))
 
     def test_cinder(self):
         adapter = self.cloud.cinder()._client.client

@@ -10,7 +10,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.cmd.manage import doctor
-from trove_ceph.doctor import checks, measurement
+from trove_ceph.doctor import checks, cloud_facts, measurement
 from trove_ceph.doctor.settings import Service
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.doctor import facts
@@ -55,7 +55,7 @@ class DoctorTest(base.BaseTestCase):
         self.rounds = [
             facts.FakeSources(
                 cluster=FULL,
-                extensions=(),
+                missing_extensions=tuple(cloud_facts.API_LISTS),
                 orphans=('image',),
                 services=exceptions.ServiceUnavailableError('no answer'),
             )

@@ -20,6 +20,8 @@ FILL_ERROR = reference_figures.MOST_FILL
 MOST_BLOCKED = 50
 LEAST_CEPH = (16, 2)
 MIN_COMPAT_CLIENT = 'mimic'
+#: The names of the release 0, and of one that is not set.
+_NO_RELEASE = ('', 'unknown', 'unspecified')
 _MONITORS = (3, 5)
 _VERSION = re.compile(r'ceph version (\d+)\.(\d+)\.(\S+)')
 _SKEW = 'MON_CLOCK_SKEW'
@@ -69,11 +71,12 @@ def check_versions(cluster: ClusterFacts) -> Iterator[Finding]:
 
 def check_settings(cluster: ClusterFacts) -> Iterator[Finding]:
     """Yield a setting with which deleting a snapshot copies its clones."""
+    found = cluster.min_compat_client
     # The names of releases are in the order of the alphabet.
-    if cluster.min_compat_client < MIN_COMPAT_CLIENT:
+    if found in _NO_RELEASE or found < MIN_COMPAT_CLIENT:
         yield warning(
             'require_min_compat_client',
-            cluster.min_compat_client or 'not set',
+            'not set' if found in _NO_RELEASE else found,
             f'{MIN_COMPAT_CLIENT} or later, for clones whose parents can be deleted',
             remedies.MIN_COMPAT_CLIENT,
         )

@@ -84,7 +84,10 @@ BROKEN = {
     ],
     'clone-format': [
         (cluster(min_compat_client='luminous'), W, 'require_min_compat_client'),
-        (cluster(min_compat_client=''), W, 'require_min_compat_client'),
+        *(
+            (cluster(min_compat_client=name), W, 'require_min_compat_client')
+            for name in ('', 'unknown', 'unspecified')
+        ),
     ],
     'redundancy': [
         (pool('vault', size=1, min_size=1), E, 'pool vault'),

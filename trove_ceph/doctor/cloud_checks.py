@@ -128,10 +128,13 @@ def check_promises(
         Mapping[str, Measurement],
     ],
 ) -> Iterator[Finding]:
-    """Yield the pools that are promised more IOPS than they were measured to have."""
+    """Yield the pools that are promised more IOPS than they were measured to have.
+
+    Erasure-coded pools are not measured.
+    """
     content, ceph, cinder, measurements = facts
     for row in show.rows(content, resources.Observed(ceph=ceph, cinder=cinder)):
-        if row.promised_iops:
+        if row.promised_iops and not content.tiers[row.tier].erasure:
             yield from _promise(row, row.promised_iops, measurements.get(row.pool))
 
 

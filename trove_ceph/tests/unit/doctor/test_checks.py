@@ -39,7 +39,7 @@ from trove_ceph.tests.unit.doctor.changed_facts import (
     service,
     used,
 )
-from trove_ceph.tests.unit.tiers import world
+from trove_ceph.tests.unit.tiers import sample, world
 
 CHECKOUT = Path(__file__).parents[4]
 E, W, U = Level.ERROR, Level.WARNING, Level.UNKNOWN
@@ -338,6 +338,10 @@ WELL = {
         {'ceph': dataclasses.replace(BY_OSD, pools={'replicas': BY_OSD.pools['replicas']})},
     ],
     'placement-groups': [groups(67, share=0.9), groups(300, share=1, per_osd=200)],
+    # A pool that --measure leaves out.
+    'promised-iops': [
+        {'tiers': sample.read({'tiers/fast/erasure': {'k': 2, 'm': 1}}), 'measurements': {}}
+    ],
     'services': [service(is_up=False, is_enabled=False)],
     'agents': [
         records(instances=(facts.instance(heartbeat_at=None, is_settled=False),)),

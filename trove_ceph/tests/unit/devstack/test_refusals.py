@@ -33,14 +33,11 @@ class LocalConfTest(DevStackTestCase):
     def test_disabled_service(self):
         self._refused('disable_service trove-ceph-storage', DISABLED_SERVICES='trove-ceph-storage')
 
-    def test_tempest_without_plugin(self):
+    def test_plugin_of_tempest_is_needed_even_without_tempest(self):
         (self.root / 'opt/trove-tempest-plugin').rmdir()
-        self._refused('enable_plugin trove-tempest-plugin')
-        self._refused(
-            'TROVE_CEPH_QUIESCE',
-            TROVE_CEPH_QUIESCE='deep',
-            ENABLED_SERVICES=SERVICES.replace(',tempest', ''),
-        )
+        for services in (SERVICES, SERVICES.replace(',tempest', '')):
+            self._refused('enable_plugin trove-tempest-plugin', ENABLED_SERVICES=services)
+        self.assertNotIn('disable_service', self.refused('pre-install'))
 
     def test_tiers(self):
         for tiers, word in (

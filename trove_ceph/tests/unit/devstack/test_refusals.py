@@ -127,6 +127,10 @@ class StackTest(DevStackTestCase):
     def test_tiers_that_do_not_fit(self):
         self._refused('TROVE_CEPH_TIERS', fails=['trove-ceph-manage-tiers'])
 
+    def test_keyring_that_ceph_does_not_give(self):
+        self._refused('Ceph has no user client.trove-ceph-storage', fails=['ceph-auth-get'])
+        self.assertEqual([], list(self.root.rglob('*storage.keyring*')))
+
     def test_unreachable_vhost(self):
         self._refused('virtual host', 'TROVE_CEPH_TROVE_VHOST', fails=['check_login.py'])
 

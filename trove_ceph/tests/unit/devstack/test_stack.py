@@ -65,6 +65,11 @@ class StackTest(DevStackTestCase):
         self.assertEqual('copy', tiers['nvme'].replicas_on)
         self.assertEqual(8000, tiers['nvme'].iops.iops_cap)
 
+    def test_keyring_is_of_its_owner_alone(self):
+        path = self.root / 'etc/ceph/ceph.client.trove-ceph-storage.keyring'
+        self.assertEqual('[client.trove-ceph-storage]\n\tkey = AQ==\n', path.read_text())
+        self.assertEqual(0o600, stat.S_IMODE(path.stat().st_mode))
+
     def conf_file(self, name):
         return self.root / 'etc' / 'trove-ceph' / name
 

@@ -20,7 +20,7 @@ def of_figures(figures: Figures) -> Iterator[Derivation]:
     yield _guests_by_memory(name, figures)
     yield _reserved_memory(name, figures)
     yield from _ratios(name, figures)
-    yield _reserved_disk(name, figures)
+    yield _disk(name, figures)
     yield _memory_target(name, figures)
 
 
@@ -164,30 +164,33 @@ def _ratios(name: str, figures: Figures) -> Iterator[Derivation]:
     )
 
 
-def _reserved_disk(name: str, figures: Figures) -> Derivation:
+def _disk(name: str, figures: Figures) -> Derivation:
+    """Return how the part of the disk for root disks was found; the other option has no effect."""
     if figures.workload.root_disk is RootDisk.CEPH:
-        formula = (
-            'size of all devices, those for DB and WAL too - size of those for data / copies x '
-            '80 % / hosts'
-        )
         raw, inventory = figures.inventory.raw_bytes / 1000**4, figures.inventory
         all_devices = raw + inventory.db_bytes / 1000**4
-        numbers = (
-            f'{all_devices:.2f} TB - {raw:.2f} TB / {inventory.copies} x '
-            f'{reference_figures.MOST_FILL:g} / {len(inventory.hosts)}'
+        return Derivation(
+            name,
+            'disk_allocation_ratio',
+            f'{figures.disk_ratio:.8f}',
+            'size of the devices for data / copies x 80 % / hosts / size of all devices, those for '
+            'DB and WAL too',
+            f'{raw:.2f} TB / {inventory.copies} x {reference_figures.MOST_FILL:g} / '
+            f'{len(inventory.hosts)} / {all_devices:.2f} TB',
+            f'{sources.QCT_HEALING}; {sources.NOVA_POOL}',
+            'root disks get the share of the host, less while OSDs are out; with devices beside '
+            'these in the cluster, divide by the size of all',
         )
-        source = f'{sources.QCT_HEALING}; {sources.NOVA_POOL}'
-        limit = (
-            'root disks get the share of the host; with devices beside these in the cluster, add '
-            'their size'
-        )
-    else:
-        formula = 'size of the local disk x 30 %'
-        disk = (figures.host.local_disk_bytes or 0) / 1000**3
-        numbers = f'{disk:.0f} GB x {reservation.FREE_LOCAL_DISK:g}'
-        source, limit = sources.CEPH_DATA_AVAIL, 'a monitor warns if less is free'
-    value = f'{figures.reserved_disk_mb} MiB'
-    return Derivation(name, 'reserved_host_disk_mb', value, formula, numbers, source, limit)
+    disk = (figures.host.local_disk_bytes or 0) / 1000**3
+    return Derivation(
+        name,
+        'reserved_host_disk_mb',
+        f'{figures.reserved_disk_mb} MiB',
+        'size of the local disk x 30 %',
+        f'{disk:.0f} GB x {reservation.FREE_LOCAL_DISK:g}',
+        sources.CEPH_DATA_AVAIL,
+        'a monitor warns if less is free',
+    )
 
 
 def _memory_target(name: str, figures: Figures) -> Derivation:

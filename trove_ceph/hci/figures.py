@@ -94,13 +94,20 @@ class Figures:
 
     @cached_property
     def reserved_disk_mb(self) -> int:
-        """What root disks must leave, in MiB; 0 if the local disk is not known."""
+        """What root disks must leave, in MiB; 0 if they are in Ceph or the disk is not known."""
         if self.workload.root_disk is RootDisk.CEPH:
-            inventory = self.inventory
-            return reservation.reserved_pool_mb(
-                inventory.raw_bytes, inventory.db_bytes, inventory.copies, len(inventory.hosts)
-            )
+            return 0
         return reservation.reserved_local_disk_mb(self.host.local_disk_bytes or 0)
+
+    @cached_property
+    def disk_ratio(self) -> float:
+        """The part of the disk that Nova reports which root disks may have."""
+        if self.workload.root_disk is RootDisk.LOCAL:
+            return 1.0
+        inventory = self.inventory
+        return reservation.disk_allocation_ratio(
+            inventory.raw_bytes, inventory.db_bytes, inventory.copies, len(inventory.hosts)
+        )
 
     @cached_property
     def memory_target_mib(self) -> int:

@@ -63,6 +63,7 @@ class Reservation:
 
     :ivar reserved_host_memory_mb: Nova's option; the unit is MiB
     :ivar reserved_host_disk_mb: Nova's option; the unit is MiB
+    :ivar disk_allocation_ratio: Nova's option for the rest of the disk
     :ivar cpu_allocation_ratio: Nova's option if guests may use all CPUs of the host
     :ivar cpu_shared_set_allocation_ratio: Nova's option beside ``cpu_shared_set``. Nova applies the
         ratio to the CPUs of that set only, from which the OSDs' are missing already, so the two
@@ -71,6 +72,7 @@ class Reservation:
 
     reserved_host_memory_mb: int
     reserved_host_disk_mb: int
+    disk_allocation_ratio: float
     cpu_allocation_ratio: float
     cpu_shared_set_allocation_ratio: float
 

@@ -146,6 +146,7 @@ def _reservation(figures: Figures) -> Reservation:
     return Reservation(
         reserved_host_memory_mb=figures.reserved_memory_mb,
         reserved_host_disk_mb=figures.reserved_disk_mb,
+        disk_allocation_ratio=figures.disk_ratio,
         cpu_allocation_ratio=figures.cpu_ratio,
         cpu_shared_set_allocation_ratio=figures.shared_set_ratio,
     )

@@ -92,7 +92,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def _host_table(hosts: Sequence[HostPlan]) -> str:
     titles = [
-        *('host', 'guests', 'OSDs', 'reserved memory', 'reserved disk'),
+        *('host', 'guests', 'OSDs', 'reserved memory', 'reserved disk', 'disk ratio'),
         *('CPU ratio', 'of guest CPUs', 'OSD memory target'),
     ]
     return _table(
@@ -104,6 +104,7 @@ def _host_table(hosts: Sequence[HostPlan]) -> str:
                 len(host.osds),
                 f'{host.reservation.reserved_host_memory_mb} MiB',
                 f'{host.reservation.reserved_host_disk_mb} MiB',
+                f'{host.reservation.disk_allocation_ratio:.4f}',
                 f'{host.reservation.cpu_allocation_ratio:.3f}',
                 f'{host.reservation.cpu_shared_set_allocation_ratio:.3f}',
                 f'{host.osd_memory_target_bytes // 1024**2} MiB',

@@ -71,13 +71,15 @@ def reserved_local_disk_mb(local_disk_bytes: int) -> int:
     return math.ceil(local_disk_bytes * FREE_LOCAL_DISK / 1024**2)
 
 
-def reserved_pool_mb(raw_bytes: int, db_bytes: int, copies: int, hosts: int) -> int:
-    """Return what root disks in Ceph must leave of the disk that Nova reports for a host, in MiB.
+def disk_allocation_ratio(raw_bytes: int, db_bytes: int, copies: int, hosts: int) -> float:
+    """Return which part of the disk that Nova reports for a host its root disks in Ceph may have.
 
     With root disks in Ceph each host reports the raw size of the cluster as its own disk
     (``total_bytes`` of ``ceph df``), as if there were one copy and no other host. BlueStore counts
-    the devices for DB and WAL as well, on which no data is. So a host leaves all but its share of
-    the pool, of which 20 % stay free.
+    the devices for DB and WAL as well, on which no data is. So a host has its share of the pool, of
+    which 20 % stay free. It is a ratio, and not a reservation in MiB, since Ceph does not count
+    OSDs that are out: the share must shrink with the cluster, and a reservation greater than the
+    rest would have Placement refuse the inventory of each host.
 
     :param raw_bytes: the size of all devices for data of the cluster
     :param db_bytes: that of all devices for DB and WAL
@@ -85,4 +87,5 @@ def reserved_pool_mb(raw_bytes: int, db_bytes: int, copies: int, hosts: int) -> 
     :param hosts: the hosts that run guests
     """
     share = raw_bytes / copies * MOST_FILL / hosts
-    return math.ceil((raw_bytes + db_bytes - share) / 1024**2)
+    # Nova takes 0 for no value. The digits beyond are lost in the float of its database.
+    return max(math.floor(share / (raw_bytes + db_bytes) * 1e8), 1) / 1e8

@@ -76,7 +76,8 @@ class NovaTestCase(base.BaseTestCase):
         profile = made.plan.hosts[0]
         conf, _ = self._read(deployment.rendered(made)[NOVA])
         self.assertEqual(profile.reservation.reserved_host_memory_mb, conf.reserved_host_memory_mb)
-        self.assertEqual(profile.reservation.reserved_host_disk_mb, conf.reserved_host_disk_mb)
+        self.assertEqual(0, conf.reserved_host_disk_mb)
+        self.assertEqual(0.05206228, conf.disk_allocation_ratio)
         self.assertEqual(
             profile.reservation.cpu_shared_set_allocation_ratio, conf.cpu_allocation_ratio
         )
@@ -120,6 +121,8 @@ class NovaTestCase(base.BaseTestCase):
         _, sections = self._read(deployment.rendered(made)[NOVA])
         self.assertNotIn('images_type', sections['libvirt'])
         self.assertNotIn('rbd_secret_uuid', sections['libvirt'])
+        # Nova keeps the last ratio of a host whose configuration has none.
+        self.assertEqual(1.0, sections['DEFAULT']['disk_allocation_ratio'])
 
     def test_cache_of_librbd(self):
         conf, _ = self._read(deployment.rendered(deployment.make())[NOVA])

@@ -67,7 +67,7 @@ class ReportTest(base.BaseTestCase):
                 'vcpus_per_osd',
                 'memory_per_osd_mib',
                 'reserved_host_memory_mb',
-                'reserved_host_disk_mb',
+                'disk_allocation_ratio',
                 'cpu_allocation_ratio',
                 'cpu_shared_set_allocation_ratio',
                 'osd_memory_target',

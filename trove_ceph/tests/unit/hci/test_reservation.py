@@ -59,15 +59,36 @@ class LimitsTest(base.BaseTestCase):
 
     def test_disks(self):
         self.assertEqual(137330, reservation.reserved_local_disk_mb(480 * 10**9))
-        self.assertEqual(69335938, reservation.reserved_pool_mb(76_800 * 10**9, 0, 3, 5))
+        self.assertAlmostEqual(
+            0.8 / 15, reservation.disk_allocation_ratio(76_800 * 10**9, 0, 3, 5), places=8
+        )
+
+    def _capacities(self, left, hosts):
+        """Return the capacities for root disks of all hosts together, by Placement, and the pool.
+
+        :param left: the OSDs that ``total_bytes`` has, of 20 on 5 hosts
+        :param hosts: the hosts that run guests
+        """
+        data, db, copies = 76_800 * 10**9, 1_875 * 10**9, 3
+        ratio = reservation.disk_allocation_ratio(data, db, copies, 5)
+        total = (data + db) * left // 20
+        return hosts * total * ratio, 0.8 * data * left / 20 / copies
 
     def test_root_disks_take_no_more_than_the_pool_has(self):
         """Ceph counts the devices for DB and WAL in the size of the cluster, and Nova with it."""
-        data, db, copies, hosts = 76_800 * 10**9, 1_875 * 10**9, 3, 5
-        reserved = reservation.reserved_pool_mb(data, db, copies, hosts)
-        self.assertEqual(71124077, reserved)
-        left = hosts * (data + db - reserved * 1024**2)
-        self.assertAlmostEqual(0.8 * data / copies, left, delta=hosts * 1024**2)
+        capacity, pool = self._capacities(20, 5)
+        self.assertLessEqual(capacity, pool)
+        self.assertAlmostEqual(1, capacity / pool, places=6)
+
+    def test_root_disks_have_room_without_an_osd_or_a_host(self):
+        """Ceph does not count OSDs that are out, and no more than their part is lost."""
+        for left, hosts in ((19, 5), (18, 5), (16, 4), (1, 5)):
+            capacity, pool = self._capacities(left, hosts)
+            self.assertLessEqual(capacity, pool)
+            self.assertAlmostEqual(hosts / 5, capacity / pool, places=6)
+
+    def test_the_ratio_is_never_the_zero_that_nova_takes_for_no_value(self):
+        self.assertGreater(reservation.disk_allocation_ratio(10**12, 0, 10, 10_000), 0)
 
 
 class LayoutTest(base.BaseTestCase):

@@ -291,6 +291,7 @@ class LoadTest(RulesTest):
         made = plan(large, root_disk=RootDisk.LOCAL)
         self.assertEqual((), made.findings)
         self.assertEqual(274659, made.hosts[0].reservation.reserved_host_disk_mb)
+        self.assertEqual(1.0, made.hosts[0].reservation.disk_allocation_ratio)
 
 
 class ClusterTest(RulesTest):

@@ -36,25 +36,36 @@ def of_plans(
     yield from _volumes(inventory, workload, hosts)
 
 
-def failover(capacities: Sequence[int], wanted: int) -> Iterator[Finding]:
+def failover(capacities: Sequence[int], rooms: Sequence[int], wanted: int) -> Iterator[Finding]:
     """Yield that the databases of a host find no room on the others.
 
     :param capacities: the guests that each host can carry
+    :param rooms: the guests for which each host keeps memory and huge pages
     :param wanted: the guests that each host is to carry
     """
-    left = sum(capacities) - max(capacities, default=0)
     needed = wanted * len(capacities)
     # A host that is full without a failure breaks another rule.
-    if len(capacities) > 1 and min(capacities) >= wanted and left < needed:
-        yield Finding(
-            Level.WARNING,
-            'failover-room',
-            'workload.databases_per_host',
-            f'{needed} databases, and room for {left} without the largest host',
-            f'room for {needed} databases on {len(capacities) - 1} hosts',
-            'a failed host is replaced by the others',
-            'plan fewer databases on each host, or another host',
-        )
+    if len(capacities) < 2 or min(capacities) < wanted:
+        return
+    left, pages = (sum(each) - max(each) for each in (capacities, rooms))
+    if left < needed:
+        observed, what = f'room for {left} without the largest host', 'room'
+        advice = 'plan fewer databases on each host, or another host'
+    elif pages < needed:
+        observed, what = f'huge pages for {pages} without the host with the most', 'huge pages'
+        advice = 'plan fewer databases on each host, or hosts that are equal; without --huge-pages '
+        advice += 'the memory that is spare serves'
+    else:
+        return
+    yield Finding(
+        Level.WARNING,
+        'failover-room',
+        'workload.databases_per_host',
+        f'{needed} databases, and {observed}',
+        f'{what} for {needed} databases on {len(capacities) - 1} hosts',
+        'a failed host is replaced by the others',
+        advice,
+    )
 
 
 def _copies(inventory: Inventory) -> Iterator[Finding]:

@@ -247,8 +247,8 @@ def _nodes(name: str, figures: Figures, plan: HostPlan) -> Iterator[Derivation]:
             name,
             f'{where}.huge_pages',
             f'{node.huge_pages} of {page_mib} MiB',
-            'guests on the node x guest memory / size of a page',
-            f'{node.guests} x {figures.workload.guest_memory_mib} / {page_mib}',
+            'guests on the node, also those of a lost host, x guest memory / size of a page',
+            f'{node.room} x {figures.workload.guest_memory_mib} / {page_mib}',
             sources.NOVA_PAGES,
             f'{node.osd_memory_mib} MiB for OSDs and the host, {node.overhead_memory_mib} MiB for '
             f'QEMU, {node.spare_memory_mib} MiB spare',

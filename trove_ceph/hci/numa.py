@@ -132,18 +132,25 @@ def share_guests(nodes_of_host: Sequence[Node], guests: int) -> dict[int, int]:
     return shares
 
 
-def node_plan(one: Node, guests: int, workload: Workload, mib_per_osd: int) -> NodePlan:
-    """Return the plan of a node with its guests."""
+def node_plan(one: Node, guests: int, room: int, workload: Workload, mib_per_osd: int) -> NodePlan:
+    """Return the plan of a node with its guests.
+
+    Pages are for all guests for which memory is kept: the kernel finds none any more when a host is
+    lost, since the memory is in use or in pieces then.
+
+    :param room: the guests for which memory is kept
+    """
     page_mib = _SMALL_PAGE_MIB if workload.guest_memory_mib % _GIB_PAGE_MIB else _GIB_PAGE_MIB
-    guest_mib = guests * workload.guest_memory_mib
+    guest_mib = room * workload.guest_memory_mib
     osd_mib = mib_per_osd * one.osds
-    overhead_mib = MIB_PER_GUEST * guests
+    overhead_mib = MIB_PER_GUEST * room
     return NodePlan(
         number=one.node.number,
         host_cpus=one.host_cpus,
         osd_cpus=one.osd_cpus,
         guest_cpus=one.guest_cpus,
         guests=guests,
+        room=room,
         huge_page_kib=page_mib * _KIB_PER_MIB,
         huge_pages=guest_mib // page_mib,
         osd_memory_mib=osd_mib,

@@ -110,9 +110,11 @@ class NodePlan:
     :ivar host_cpus: for the operating system, Nova and the agents; ascending
     :ivar osd_cpus: for the OSDs on this node together; ascending
     :ivar guest_cpus: for guests; ascending
-    :ivar guests: the guests whose memory fits on the node
+    :ivar guests: the guests that are planned for the node
+    :ivar room: the guests for which memory is kept: those, and its share of the guests of a lost
+        host
     :ivar huge_page_kib: the size of the pages of guests
-    :ivar huge_pages: the number of such pages
+    :ivar huge_pages: the number of such pages, for all guests for which memory is kept
     :ivar osd_memory_mib: for the OSDs, and the host's own programs on this node
     :ivar overhead_memory_mib: for QEMU outside the guests' memory
     :ivar guest_memory_mib: for the huge pages
@@ -124,6 +126,7 @@ class NodePlan:
     osd_cpus: tuple[int, ...]
     guest_cpus: tuple[int, ...]
     guests: int
+    room: int
     huge_page_kib: int
     huge_pages: int
     osd_memory_mib: int

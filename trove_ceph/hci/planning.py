@@ -60,7 +60,8 @@ def plan(inventory: Inventory, workload: Workload, choices: OsdChoices) -> Plan:
         *cluster_rules.of_plans(inventory, workload, hosts),
     ]
     if wanted is not None:
-        findings += cluster_rules.failover([each.capacity for each in results], wanted)
+        rooms = [sum(node.room for node in each.plan.nodes) if each.plan else 0 for each in results]
+        findings += cluster_rules.failover([each.capacity for each in results], rooms, wanted)
     return Plan(
         hosts=hosts,
         aggregates=affinity.aggregates(inventory),
@@ -88,6 +89,7 @@ def _plan_host(figures: Figures) -> _Result:
     wanted = figures.workload.databases_per_host
     guests = capacity if wanted is None else min(wanted, capacity)
     shares = numa.share_guests(nodes, guests)
+    rooms = numa.share_guests(nodes, min(capacity, _kept(figures) or capacity))
     profile = HostPlan(
         name=host.name,
         guests=guests,
@@ -98,7 +100,13 @@ def _plan_host(figures: Figures) -> _Result:
         vcpus_per_osd=figures.vcpus_per_osd,
         osds=placed,
         nodes=tuple(
-            numa.node_plan(node, shares[node.node.number], figures.workload, figures.mib_per_osd)
+            numa.node_plan(
+                node,
+                shares[node.node.number],
+                rooms[node.node.number],
+                figures.workload,
+                figures.mib_per_osd,
+            )
             for node in nodes
         ),
         irqs=numa.irq_affinity(host, nodes),
@@ -126,6 +134,14 @@ def _nodes(figures: Figures, placed: Sequence[OsdPlan]) -> tuple[numa.Node, ...]
     )
 
 
+def _kept(figures: Figures) -> int | None:
+    """Return for how many guests a host should keep memory; None: for as many as it can carry."""
+    wanted = figures.workload.databases_per_host
+    if wanted is None:
+        return None
+    return osd_memory.guests_with_failover(wanted, len(figures.inventory.hosts))
+
+
 def _with_memory_left(figures: Figures, placed: Sequence[OsdPlan]) -> Figures:
     """Return the figures with what the databases leave to OSDs.
 
@@ -134,10 +150,9 @@ def _with_memory_left(figures: Figures, placed: Sequence[OsdPlan]) -> Figures:
     """
     nodes = _nodes(figures, placed)
     capacity = min(one.guests for one in figures.limits(sum(node.capacity for node in nodes)))
-    wanted = figures.workload.databases_per_host
-    if wanted is None or wanted > capacity:
+    wanted, kept = figures.workload.databases_per_host, _kept(figures)
+    if wanted is None or kept is None or wanted > capacity:
         return figures
-    kept = osd_memory.guests_with_failover(wanted, len(figures.inventory.hosts))
     left = osd_memory.share(figures.host, nodes, min(kept, capacity), figures.workload)
     return dataclasses.replace(figures, memory_left=left)
 

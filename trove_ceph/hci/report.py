@@ -126,7 +126,10 @@ def _alike(hosts: Sequence[HostPlan]) -> list[tuple[str, HostPlan]]:
 
 
 def _node_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
-    titles = ['host', 'node', 'host CPUs', 'OSD CPUs', 'guest CPUs', 'guests', 'huge pages']
+    titles = [
+        *('host', 'node', 'host CPUs', 'OSD CPUs', 'guest CPUs'),
+        *('guests', 'after a loss', 'huge pages'),
+    ]
     return _table(
         titles,
         (
@@ -137,6 +140,7 @@ def _node_table(alike: Iterable[tuple[str, HostPlan]]) -> str:
                 cpu_list(node.osd_cpus),
                 cpu_list(node.guest_cpus),
                 node.guests,
+                node.room,
                 f'{node.huge_pages} x {node.huge_page_kib // 1024} MiB',
             ]
             for name, host in alike

@@ -106,9 +106,10 @@ class PropertiesTest(base.BaseTestCase):
                 self.assertEqual(node.memory_mib, sum(parts))
                 self.assertGreaterEqual(min(parts), 0)
                 self.assertEqual(
-                    planned.guests * workload.guest_memory_mib * 1024,
+                    planned.room * workload.guest_memory_mib * 1024,
                     planned.huge_pages * planned.huge_page_kib,
                 )
+                self.assertGreaterEqual(planned.room, planned.guests)
 
     def test_no_memory_is_promised_twice(self):
         for host, workload, _, made in self.profiles:
@@ -120,7 +121,7 @@ class PropertiesTest(base.BaseTestCase):
         for _, workload, _, made in self.profiles:
             self.assertEqual(made.guests, sum(node.guests for node in made.nodes))
             for node in made.nodes:
-                busy = node.guests * workload.guest_vcpus * workload.guest_cpu_percent / 100
+                busy = node.room * workload.guest_vcpus * workload.guest_cpu_percent / 100
                 self.assertLessEqual(busy, len(node.guest_cpus) + 1e-6)
                 if node.guests:
                     self.assertGreaterEqual(len(node.guest_cpus), workload.guest_vcpus)
@@ -199,5 +200,6 @@ class PlacementTest(base.BaseTestCase):
     def test_huge_pages(self):
         node = numa.nodes(sample.host(), self.place(), 6, sample.workload())[0]
         for guest_mib, page_kib, pages in ((8192, 1024**2, 80), (8190, 2048, 40950)):
-            made = numa.node_plan(node, 10, sample.workload(guest_memory_mib=guest_mib), 5120)
+            made = numa.node_plan(node, 8, 10, sample.workload(guest_memory_mib=guest_mib), 5120)
             self.assertEqual((page_kib, pages), (made.huge_page_kib, made.huge_pages))
+            self.assertEqual((8, 5120), (made.guests, made.overhead_memory_mib))

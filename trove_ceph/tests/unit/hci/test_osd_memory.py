@@ -46,7 +46,8 @@ class LeftTest(base.BaseTestCase):
         used = target_mib * len(host.osds) * osd_memory.OVERSHOOT + osd_memory.HOST_MIB
         osds_mib = host.memory_per_osd_mib * len(host.osds)
         self.assertLessEqual(used, osds_mib)
-        overhead_mib = host.guests * reservation.MIB_PER_GUEST
+        overhead_mib = sum(node.overhead_memory_mib for node in host.nodes)
+        self.assertGreaterEqual(overhead_mib, host.guests * reservation.MIB_PER_GUEST)
         self.assertLessEqual(osds_mib + overhead_mib, host.reservation.reserved_host_memory_mb)
         self.assertEqual(osds_mib, sum(node.osd_memory_mib for node in host.nodes))
         for node in host.nodes:
@@ -84,6 +85,12 @@ class LeftTest(base.BaseTestCase):
             made = plan(self.inventory(130), databases_per_host=databases)
             self.assertEqual((), made.findings)
             self.assert_consistent(made.hosts[0])
+            # Their pages are allocated at boot: later, memory is in use, and in pieces.
+            survivors = [node for host in made.hosts[1:] for node in host.nodes]
+            pages = sum(node.huge_pages * node.huge_page_kib for node in survivors)
+            self.assertGreaterEqual(pages, 5 * databases * 8 * 1024**2)
+            for node in survivors:
+                self.assertEqual(node.room * 8 * 1024**2, node.huge_pages * node.huge_page_kib)
 
     def test_a_load_that_does_not_fit_leaves_nothing(self):
         made = plan(databases_per_host=27)

@@ -342,8 +342,21 @@ class ClusterTest(RulesTest):
             field='workload.databases_per_host',
             observed='105 databases, and room for 104 without the largest host',
         )
-        self.assertEqual([], list(cluster_rules.failover([26] * 5, 20)))
-        self.assertEqual([], list(cluster_rules.failover([26], 26)))
+        self.assertEqual([], list(cluster_rules.failover([26] * 5, [25] * 5, 20)))
+        self.assertEqual([], list(cluster_rules.failover([26], [26], 26)))
+
+    def test_huge_pages_after_a_failure(self):
+        """A smaller host takes less than its share, and the pages of the others are allocated."""
+        small = sample.host('small', numa_nodes=sample.nodes(cores_each=15))
+        inventory = sample.inventory(4)
+        hosts = (*inventory.hosts, small)
+        made = plan(dataclasses.replace(inventory, hosts=hosts), guest_cpu_percent=40)
+        self.assertEqual(20, sum(node.room for node in made.hosts[4].nodes))
+        self.assert_broken(
+            *(made, _WARNING, 'failover-room'),
+            field='workload.databases_per_host',
+            observed='100 databases, and huge pages for 95 without the host with the most',
+        )
 
     def test_overlapping_networks(self):
         inventory = dataclasses.replace(

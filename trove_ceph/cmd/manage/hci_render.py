@@ -35,7 +35,8 @@ exit status:
 class Render(hci.HostsCommand, base.Report):
     """Write the plan in the forms that operators deploy; change nothing on the hosts.
 
-    ceph/config.sh, ceph/osds.yaml   "ceph config set", and cephadm's specification of OSDs
+    ceph/config.sh                   "ceph config set"
+    ceph/osds/HOST.yaml              cephadm's specifications of the OSDs of a host
     hosts/HOST/etc                   nova.conf.d, sysctl.d, udev and TuneD of each host
     kolla/                           /etc/kolla/config and globals.d of Kolla-Ansible
     devstack/HOST/local.conf         sections for a DevStack on the host
@@ -59,7 +60,7 @@ examples:
 
   Deploy to a Ceph of cephadm:
     sh /srv/hci/ceph/config.sh
-    ceph orch apply -i /srv/hci/ceph/osds.yaml --dry-run
+    ceph orch apply -i /srv/hci/ceph/osds/hci-1.yaml --dry-run
 """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

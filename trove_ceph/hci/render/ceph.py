@@ -18,22 +18,26 @@ def config_commands(deployment: Deployment) -> str:
     return values.render('config.sh.j2', deployment, settings=values.of_cluster(deployment))
 
 
-def osd_specs(deployment: Deployment) -> str:
-    """Return cephadm's specifications for ``ceph orch apply -i``.
+def osd_specs(deployment: Deployment, profile: HostPlan) -> str:
+    """Return cephadm's specifications of a host for ``ceph orch apply -i``.
 
-    There is one for the devices of a host that are of one class and share a device for DB and WAL,
-    since cephadm deals the devices of one specification to its OSDs as it likes. Devices without
-    one are divided by NUMA nodes, so that the containers of OSDs keep to the CPUs of their node.
-    A device for DB and WAL cannot be in two specifications: ceph-volume counts what the other one
-    has there as taken.
+    Each host has a file of its own: cephadm restarts all OSDs whose arguments change, one after
+    another, and waits for nothing between them.
+
+    There is one specification for the devices that are of one class and share a device for DB and
+    WAL, since cephadm deals the devices of one to its OSDs as it likes. Devices without a device
+    for DB and WAL are divided by NUMA nodes, so that the containers of OSDs keep to the CPUs of
+    their node. A device for DB and WAL cannot be in two specifications: ceph-volume counts what the
+    other one has there as taken.
     """
-    documents = [
-        spec for profile in deployment.plan.hosts for spec in _host_specs(deployment, profile)
-    ]
     text = yaml.dump_all(
-        documents, Dumper=yaml_file.Dumper, sort_keys=False, explicit_start=True, width=1000
+        _host_specs(deployment, profile),
+        Dumper=yaml_file.Dumper,
+        sort_keys=False,
+        explicit_start=True,
+        width=1000,
     )
-    return values.render('osds.yaml.j2', deployment, specs=text)
+    return values.render('osds.yaml.j2', deployment, host=profile, specs=text)
 
 
 def _host_specs(deployment: Deployment, profile: HostPlan) -> Iterator[dict[str, Any]]:

@@ -16,11 +16,11 @@ def files(deployment: Deployment) -> list[File]:
 
 def _files(deployment: Deployment) -> Iterator[File]:
     yield _file('ceph/config.sh', ceph.config_commands(deployment), is_executable=True)
-    yield _file('ceph/osds.yaml', ceph.osd_specs(deployment))
     yield _file('kolla/globals.d/trove-ceph-hci.yml', openstack.kolla_globals(deployment))
     yield _file('openstack/hosts.sh', openstack.commands(deployment), is_executable=True)
     for profile in deployment.plan.hosts:
         name = profile.name
+        yield _file(f'ceph/osds/{name}.yaml', ceph.osd_specs(deployment, profile))
         yield _file(f'kolla/config/nova/{name}/nova.conf', openstack.override(deployment, profile))
         yield _file(f'devstack/{name}/local.conf', openstack.local_conf(deployment, profile))
         etc = f'hosts/{name}/etc'

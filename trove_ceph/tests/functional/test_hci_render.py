@@ -86,9 +86,10 @@ class RenderTestCase(base.BaseTestCase):
 
     def test_cephadm_reads_the_specification(self):
         for made in self.deployments:
-            text = deployment.rendered(made)['ceph/osds.yaml']
-            read = run(SYSTEM_PYTHON, '-c', READ_SPECS, input=text)
+            texts = deployment.rendered(made)
             for host in made.inventory.hosts:
+                text = texts[f'ceph/osds/{host.name}.yaml']
+                read = run(SYSTEM_PYTHON, '-c', READ_SPECS, input=text)
                 for device in host.data_devices:
                     self.assertIn(device.path, read)
                 self.assertIn(f'osd.hci-{host.name}', read)

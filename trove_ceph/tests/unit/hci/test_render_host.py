@@ -65,7 +65,21 @@ class CephTestCase(base.BaseTestCase):
         self.assertNotIn(('global', 'public_network'), config)
 
     def _specs(self, made):
-        return list(yaml.safe_load_all(deployment.rendered(made)['ceph/osds.yaml']))
+        texts = deployment.rendered(made)
+        names = [f'ceph/osds/{one.name}.yaml' for one in made.plan.hosts]
+        self.assertEqual(names, [one for one in texts if one.startswith('ceph/osds')])
+        return [spec for name in names for spec in yaml.safe_load_all(texts[name])]
+
+    def test_a_file_has_the_specifications_of_one_host(self):
+        """cephadm restarts all OSDs whose arguments change, without waiting for the cluster."""
+        text = deployment.rendered(deployment.make())['ceph/osds/hci-2.yaml']
+        specs = list(yaml.safe_load_all(text))
+        self.assertEqual([['hci-2']], [one['placement']['hosts'] for one in specs])
+        head = ' '.join(line.removeprefix('# ') for line in text.splitlines() if line[0] == '#')
+        self.assertIn('cephadm restarts the OSDs of these specifications by itself', head)
+        self.assertIn('Apply one host at a time', head)
+        self.assertIn('osd set-spec-affinity', head)
+        self.assertNotIn('redeploy osd', head)
 
     def test_specification_has_each_device_of_a_host_once(self):
         made = deployment.make(deployment.disks())

@@ -34,7 +34,7 @@ class RenderTest(base.BaseTestCase):
     def test_writes_the_files_and_does_not_write_them_again(self):
         out = self.run_command().out
         found = self.content()
-        self.assertIn('written: ceph/osds.yaml\n', out)
+        self.assertIn('written: ceph/osds/hci-1.yaml\n', out)
         self.assertIn(f'{len(found)} written, 0 unchanged\n', out)
         self.assertIn('osd_memory_target 8589934592', found['ceph/config.sh'])
         again = json.loads(self.run_command('-f', 'json').out)
@@ -55,7 +55,7 @@ class RenderTest(base.BaseTestCase):
             '# from hci.yaml with --osds-per-device 2 --vcpus-per-osd 3, SHA-256 ',
         ):
             self.assertIn(line, nova)
-        self.assertIn('osds_per_device: 2', found['ceph/osds.yaml'])
+        self.assertIn('osds_per_device: 2', found['ceph/osds/hci-1.yaml'])
         self.assertIn('hosts/hci-1/etc/tmpfiles.d/trove-ceph-hci.conf', found)
 
     def test_names_that_no_file_may_have(self):
@@ -94,7 +94,7 @@ class RenderTest(base.BaseTestCase):
         self.file.write_text(text)
         out = self.run_command().out
         self.assertIn('left over from an earlier run: devstack/hci-5/local.conf\n', out)
-        self.assertNotIn('hci-5', self.content()['ceph/osds.yaml'])
+        self.assertIn('left over from an earlier run: ceph/osds/hci-5.yaml\n', out)
 
 
 class SettingsTest(base.BaseTestCase):

@@ -209,7 +209,7 @@ def describe(
     """
     nodes = host.numa_nodes()
     disks = host.disks()
-    free = {name: one for name, one in disks.items() if host.is_free(name)}
+    free = {name: one for name, one in _lasting(disks) if host.is_free(name)}
     if db_devices is None:
         has_both = len({one['class'] == 'hdd' for one in free.values()}) == 2
         db = [one for one in free.values() if has_both and one['class'] != 'hdd']
@@ -261,6 +261,11 @@ def local_disk_bytes(path: str) -> int:
     existing = next(one for one in (Path(path), *Path(path).parents) if one.exists())
     found = os.statvfs(existing)
     return found.f_frsize * found.f_blocks
+
+
+def _lasting(disks: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return disks in the order of their paths: the kernel's names may change at a reboot."""
+    return sorted(disks.items(), key=lambda each: each[1]['path'])
 
 
 def _named(disks: dict[str, dict[str, Any]], paths: list[str]) -> list[dict[str, Any]]:

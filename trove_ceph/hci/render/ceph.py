@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ceph's configuration, and the specification by which cephadm creates OSDs."""
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
@@ -11,6 +13,9 @@ from trove_ceph.hci.inventory import Device
 from trove_ceph.hci.plan import HostPlan, OsdPlan
 from trove_ceph.hci.render import values
 from trove_ceph.hci.render.values import Deployment
+
+#: What the name of a service of cephadm may not have.
+_NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 
 
 def config_commands(deployment: Deployment) -> str:
@@ -48,19 +53,31 @@ def _host_specs(deployment: Deployment, profile: HostPlan) -> Iterator[dict[str,
         nodes = frozenset() if osd.db_device else frozenset(of_device)
         key = (str(devices[osd.device].device_class), osd.db_device or '', nodes)
         groups.setdefault(key, []).append(osd)
-    for number, osds in enumerate(groups.values()):
-        suffix = f'-{number}' if len(groups) > 1 else ''
+    for osds in groups.values():
         written = values.of_osds(deployment, profile, osds)
         options = {one.name: one.value for one in written}
         yield {
             'service_type': 'osd',
-            'service_id': f'hci-{profile.name}{suffix}',
+            'service_id': f'hci-{profile.name}-{_content(osds)}',
             'placement': {'hosts': [profile.name]},
             'extra_container_args': [
                 f'{name}={value}' for name, value in options.items() if name.startswith('--')
             ],
             'spec': _drive_group(osds, devices, int(options['osds_per_device'])),
         }
+
+
+def _content(osds: list[OsdPlan]) -> str:
+    """Return the part of a specification's name that tells it from others of its host.
+
+    It follows from what the specification is for, and not from the order of devices: cephadm gives
+    the OSDs that a specification created its arguments, so two of them must not change names.
+    """
+    if osds[0].db_device:
+        path = PurePosixPath(osds[0].db_device).relative_to('/dev')
+        name = str(path).removeprefix('disk/by-id/')
+        return f'db-{_NOT_IN_NAMES.sub("-", name)}'
+    return f'numa{"-".join(str(number) for number in sorted({one.numa_node for one in osds}))}'
 
 
 def _drive_group(

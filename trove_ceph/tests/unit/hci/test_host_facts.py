@@ -172,6 +172,24 @@ class HostTestCase(base.BaseTestCase):
             self._describe()['data_devices'],
         )
 
+    def test_the_order_of_disks_survives_a_reboot(self):
+        kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
+        kernel.add_node(0, '0-1', {0: '0', 1: '1'}, 8 * 1024**2)
+        kernel.write('proc/meminfo', 'MemTotal:  8388608 kB\n')
+        kernel.add_interface('bond0')
+        for name, size_gb, rotational in (
+            ('sda', 8000, 1),
+            ('sdb', 8000, 1),
+            ('sdc', 480, 0),
+            ('sdd', 480, 0),
+        ):
+            # The serial numbers are in the opposite order of the names.
+            link = f'ata-MODEL_{9 - ord(name[-1]) + ord("a")}'
+            kernel.add_disk(name, size_gb, rotational=rotational, link=link)
+        found = facts.describe(facts.Host(kernel.root), {'bond0': {'public'}})
+        links = [[one['path'][-1] for one in found[key]] for key in ('data_devices', 'db_devices')]
+        self.assertEqual([['8', '9'], ['6', '7']], links)
+
     def test_disks_in_use_are_left_out(self):
         self.kernel.add_disk('sda', 480)
         self.kernel.write('sys/block/sda/sda1/partition', '1\n')

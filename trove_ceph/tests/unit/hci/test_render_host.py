@@ -2,6 +2,7 @@
 """Files for Ceph and for the host itself."""
 
 import configparser
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -98,6 +99,36 @@ class CephTestCase(base.BaseTestCase):
         for inventory in (None, deployment.disks()):
             names = [one['service_id'] for one in self._specs(deployment.make(inventory))]
             self.assertEqual(len(names), len(set(names)))
+
+    def _devices(self, host):
+        """Return the devices of each specification of a host."""
+        specs = self._specs(deployment.make(Inventory((host,), 1)))
+        return {
+            one['service_id']: {
+                path
+                for kind in ('data_devices', 'db_devices')
+                for path in one['spec'].get(kind, {'paths': []})['paths']
+            }
+            for one in specs
+        }
+
+    def test_names_do_not_depend_on_the_order_of_devices(self):
+        """Another order must not give the OSDs of one NUMA node the CPUs of the other one."""
+        for host, names in (
+            (sample.host(db_devices=()), ['hci-hci-1-numa0', 'hci-hci-1-numa1']),
+            (sample.host(), ['hci-hci-1-db-pmem0n1']),
+            (deployment.disks().hosts[0], ['hci-hci-1-db-ssd-0n1', 'hci-hci-1-db-ssd-1n1']),
+            (
+                sample.host(data_devices=sample.devices(on=(1,)), db_devices=()),
+                ['hci-hci-1-numa1'],
+            ),
+        ):
+            found = self._devices(host)
+            self.assertEqual(names, sorted(found))
+            turned = dataclasses.replace(
+                host, data_devices=host.data_devices[::-1], db_devices=host.db_devices[::-1]
+            )
+            self.assertEqual(found, self._devices(turned))
 
     def test_a_device_for_db_of_two_nodes_is_in_one_specification(self):
         made = deployment.make(huge_pages=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,12 @@ class Host:
         return sorted(found, key=lambda text: _cpus(text)[0])
 
     def disks(self) -> dict[str, dict[str, Any]]:
-        """Return the disks by their kernel names."""
-        names = sorted(path.name for path in (self._sys / 'block').iterdir())
+        """Return the disks by their kernel names.
+
+        The paths of an NVMe device with several are hidden; nothing but its head opens them.
+        """
+        paths = sorted(path for path in (self._sys / 'block').iterdir())
+        names = [path.name for path in paths if _read(path / 'hidden') != '1']
         return {name: self._disk(name) for name in names if name.startswith(_DISKS)}
 
     def _disk(self, name: str) -> dict[str, Any]:
@@ -287,8 +292,20 @@ def _mib(kib: int) -> str:
 
 
 def _numa_of(path: Path) -> dict[str, int]:
-    """Return the NUMA node of a device: that of the nearest device above that names one."""
+    """Return the NUMA node of a device: that of the nearest device above that names one.
+
+    Above an NVMe device with several paths is its subsystem, which has no hardware of its own but
+    links to its controllers: the node is theirs, if they have one in common.
+    """
     start = Path(os.path.realpath(path / 'device'))
+    controllers = [one for one in _entries(start) if re.fullmatch(r'nvme\d+', one.name)]
+    if start.name.startswith('nvme-subsys') and controllers:
+        nodes = [_node_above(Path(os.path.realpath(one))) for one in controllers]
+        return nodes[0] if all(one == nodes[0] for one in nodes) else {}
+    return _node_above(start)
+
+
+def _node_above(start: Path) -> dict[str, int]:
     for place in (start, *start.parents):
         text = _read(place / 'numa_node')
         if text:

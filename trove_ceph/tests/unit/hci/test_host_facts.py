@@ -202,6 +202,25 @@ class HostTestCase(base.BaseTestCase):
         self.kernel.write('sys/block/sde/removable', '1\n')
         self.assertEqual(2, len(self._describe()['data_devices']))
 
+    def test_paths_of_a_multipath_device_are_no_disks(self):
+        """The kernel shows such an NVMe device as a head that has no hardware of its own."""
+        self.kernel.add_disk('nvme2n1', 3840, link='nvme-MODEL_C3')
+        (self.kernel.root / 'sys/block/nvme2n1/device').unlink()
+        subsystem = 'sys/devices/virtual/nvme-subsystem/nvme-subsys2'
+        self.kernel.link('sys/block/nvme2n1/device', subsystem)
+        for controller in ('nvme2', 'nvme3'):
+            path = f'nvme2c{controller[-1]}n1'
+            self.kernel.add_disk(path, 3840, node=1)
+            self.kernel.write(f'sys/block/{path}/hidden', '1\n')
+            self.kernel.write(f'sys/devices/pci/{controller}/numa_node', '1\n')
+            self.kernel.link(f'{subsystem}/{controller}', f'sys/devices/pci/{controller}')
+        found = self._describe()['data_devices']
+        self.assertEqual(['A1', 'B2', 'C3'], [one['path'][-2:] for one in found])
+        self.assertEqual([0, 1, 1], [one['numa_node'] for one in found])
+        # The paths are to different nodes.
+        self.kernel.write('sys/devices/pci/nvme3/numa_node', '0\n')
+        self.assertNotIn('numa_node', self._describe()['data_devices'][2])
+
     def test_disks_of_ceph_are_found_again(self):
         self.kernel.write('sys/block/nvme0n1/holders/dm-1/dm/name', 'ceph--1f2e-osd--block--3\n')
         self.assertEqual(2, len(self._describe()['data_devices']))

@@ -42,7 +42,7 @@ options:
     type: path
     default: /var/lib/nova/instances
   root:
-    description: Where the host's C(/dev), C(/proc) and C(/sys) are, such as C(/host) in a
+    description: Where the host's C(/dev), C(/proc), C(/run) and C(/sys) are, such as C(/host) in a
       container.
     type: path
     default: /
@@ -68,6 +68,11 @@ _DISKS = ('sd', 'nvme', 'vd', 'xvd', 'pmem')
 _LINKS = ('nvme-', 'ata-', 'scsi-', 'virtio-', 'wwn-')
 #: The volume groups that ceph-volume makes.
 _CEPH_NAMES = ('ceph--', 'ceph-')
+#: How udev tells the content of a disk, and that of an OSD without a volume group.
+_CONTENT = 'E:ID_FS_TYPE='
+_CEPH_CONTENT = 'ceph_bluestore'
+#: What is in the path of a disk that another machine serves by iSCSI or Fibre Channel.
+_REMOTE = re.compile(r'/(session\d+|rport-[\d:-]+)/')
 
 
 class NotDescribedError(Exception):
@@ -77,7 +82,7 @@ class NotDescribedError(Exception):
 class Host:
     """A host by the files of its kernel.
 
-    :param root: where ``/dev``, ``/proc`` and ``/sys`` are
+    :param root: where ``/dev``, ``/proc``, ``/run`` and ``/sys`` are
     """
 
     def __init__(self, root: Path):
@@ -160,13 +165,25 @@ class Host:
         if int(_read(path / 'size') or 0) * _SECTOR_BYTES < _LEAST_BYTES:
             return False
         has_partitions = any((one / 'partition').exists() for one in _entries(path))
-        holders = [_read(one / 'dm/name') for one in _entries(path / 'holders')]
-        is_foreign = any(not each.startswith(_CEPH_NAMES) for each in holders)
-        return not has_partitions and not is_foreign and not self._is_mounted(name)
+        is_used = has_partitions or self._is_mounted(name) or not _is_local(path)
+        return not is_used and self._is_empty_or_of_ceph(path)
 
     def _is_mounted(self, name: str) -> bool:
-        mounts = _read(self._root / 'proc/mounts').splitlines()
-        return any(line.split()[0] == f'/dev/{name}' for line in mounts)
+        files = [self._root / 'proc/mounts', self._root / 'proc/swaps']
+        lines = [line for path in files for line in _read(path).splitlines()]
+        return any(line.split()[0] == f'/dev/{name}' for line in lines)
+
+    def _is_empty_or_of_ceph(self, path: Path) -> bool:
+        """Return whether a disk has no content, or that of an OSD.
+
+        A file system or volume group that is not in use has no holders: only udev knows it.
+        """
+        holders = [_read(one / 'dm/name') for one in _entries(path / 'holders')]
+        if holders:
+            return all(each.startswith(_CEPH_NAMES) for each in holders)
+        udev = _read(self._root / 'run/udev/data' / f'b{_read(path / "dev")}')
+        content = [line.partition('=')[2] for line in udev.splitlines() if _CONTENT in line]
+        return all(one == _CEPH_CONTENT for one in content)
 
     def interfaces(self, carried: dict[str, set[str]]) -> list[dict[str, Any]]:
         """Return the bonds and physical interfaces that carry networks.
@@ -303,6 +320,13 @@ def _numa_of(path: Path) -> dict[str, int]:
         nodes = [_node_above(Path(os.path.realpath(one))) for one in controllers]
         return nodes[0] if all(one == nodes[0] for one in nodes) else {}
     return _node_above(start)
+
+
+def _is_local(path: Path) -> bool:
+    """Return whether a disk is in this machine, and not behind iSCSI, Fibre Channel or a fabric."""
+    start = Path(os.path.realpath(path / 'device'))
+    transports = {_read(one / 'transport') for one in (start, *_entries(start))}
+    return transports <= {'', 'pcie'} and not _REMOTE.search(str(start))
 
 
 def _node_above(start: Path) -> dict[str, int]:

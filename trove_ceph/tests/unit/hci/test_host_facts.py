@@ -172,6 +172,49 @@ class HostTestCase(base.BaseTestCase):
             self._describe()['data_devices'],
         )
 
+    def test_disks_with_the_content_of_others_are_left_out(self):
+        """The kernel shows no user of a file system or volume group that is not in use now."""
+        for number, (name, content) in enumerate(
+            (('sda', 'xfs'), ('sdb', 'LVM2_member'), ('sdc', 'ceph_bluestore'), ('sdd', 'swap'))
+        ):
+            self.kernel.add_disk(name, 480)
+            self.kernel.write(f'sys/block/{name}/dev', f'8:{16 * number}\n')
+            self.kernel.write(
+                f'run/udev/data/b8:{16 * number}', f'S:disk\nE:ID_FS_TYPE={content}\n'
+            )
+        self.assertEqual(['/dev/sdc'], self._added())
+        # A volume group in use is Ceph's by its name.
+        self.kernel.write('sys/block/sdb/holders/dm-0/dm/name', 'ceph--1f2e-osd--block--3\n')
+        self.assertEqual(['/dev/sdb', '/dev/sdc'], self._added())
+
+    def test_swap_is_left_out(self):
+        self.kernel.add_disk('sda', 480)
+        self.assertEqual(['/dev/sda'], self._added())
+        self.kernel.write(
+            'proc/swaps', 'Filename Type Size Used Priority\n/dev/sda partition 9 0 -2\n'
+        )
+        self.assertEqual([], self._added())
+
+    def test_disks_of_other_machines_are_left_out(self):
+        for name, target in (
+            ('sda', 'platform/host7/session2/target7:0:0/7:0:0:1'),
+            ('sdb', 'pci/host8/rport-8:0-3/target8:0:0/8:0:0:1'),
+            ('sdc', 'pci/host9/port-9:0/end_device-9:0/target9:0:0/9:0:0:1'),
+        ):
+            self.kernel.add_disk(name, 480)
+            (self.kernel.root / f'sys/block/{name}/device').unlink()
+            self.kernel.link(f'sys/block/{name}/device', f'sys/devices/{target}')
+        self.assertEqual(['/dev/sdc'], self._added())
+        for name, transport in (('nvme2n1', 'tcp'), ('nvme3n1', 'pcie')):
+            self.kernel.add_disk(name, 480)
+            self.kernel.write(f'sys/block/{name}/device/transport', f'{transport}\n')
+        self.assertEqual(['/dev/nvme3n1', '/dev/sdc'], self._added())
+
+    def _added(self):
+        """Return the disks for data beside the two of each test."""
+        found = [one['path'] for one in self._describe()['data_devices']]
+        return [one for one in found if 'MODEL' not in one]
+
     def test_the_order_of_disks_survives_a_reboot(self):
         kernel = Kernel(self.useFixture(fixtures.TempDir()).path)
         kernel.add_node(0, '0-1', {0: '0', 1: '1'}, 8 * 1024**2)

@@ -8,6 +8,17 @@ from trove_ceph.hci.workload import Workload
 #: The aggregate of the hosts, and the property that flavors of databases ask for.
 AGGREGATE = 'trove-ceph-hci'
 PROPERTY = ('trove_ceph_hci', 'true')
+#: What nova-scheduler must have enabled: Nova's own list, and two that it leaves out. The first of
+#: them reads the property, and the second finds NUMA nodes with memory and huge pages.
+FILTERS = (
+    'ComputeFilter',
+    'ComputeCapabilitiesFilter',
+    'ImagePropertiesFilter',
+    'ServerGroupAntiAffinityFilter',
+    'ServerGroupAffinityFilter',
+    'AggregateInstanceExtraSpecsFilter',
+    'NUMATopologyFilter',
+)
 
 
 def rules(inventory: Inventory, workload: Workload) -> tuple[AffinityRule, ...]:
@@ -49,8 +60,10 @@ def _databases() -> AffinityRule:
         mechanism='host aggregate of Nova and the filter AggregateInstanceExtraSpecsFilter',
         setting=f'openstack flavor set --property aggregate_instance_extra_specs:{name}={value} '
         'FLAVOR',
-        limit='flavors without the property are not kept off the hosts; a trait that the aggregate '
-        'requires keeps them off ([scheduler] enable_isolated_aggregate_filtering)',
+        limit='the filter is off by default: enable it in nova-scheduler '
+        '(openstack/nova-scheduler.conf); flavors without the property are not kept off the hosts; '
+        'a trait that the aggregate requires keeps them off ([scheduler] '
+        'enable_isolated_aggregate_filtering)',
     )
 
 

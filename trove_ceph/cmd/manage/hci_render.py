@@ -40,6 +40,7 @@ class Render(hci.HostsCommand, base.Report):
     hosts/HOST/etc                   nova.conf.d, sysctl.d, udev and TuneD of each host
     kolla/                           /etc/kolla/config and globals.d of Kolla-Ansible
     devstack/HOST/local.conf         sections for a DevStack on the host
+    openstack/nova-scheduler.conf    filters that nova-scheduler needs
     openstack/hosts.sh               host aggregates, properties of images and flavors
 
     The files follow from the plan and from the table that "hci settings" prints. A second run

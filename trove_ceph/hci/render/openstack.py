@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's configuration of a host, by itself, for Kolla-Ansible and for DevStack; and commands."""
 
+from trove_ceph.hci import affinity
 from trove_ceph.hci.host_settings import Area
 from trove_ceph.hci.plan import HostPlan
 from trove_ceph.hci.render import values
@@ -36,6 +37,11 @@ def local_conf(deployment: Deployment, profile: HostPlan) -> str:
     """Return the sections for ``local.conf`` of a DevStack on a host."""
     written = _without_tool(deployment, profile)
     return values.render('local.conf.j2', deployment, sections=sections(written))
+
+
+def scheduler(deployment: Deployment) -> str:
+    """Return a file for ``nova.conf.d`` of nova-scheduler, also as Kolla-Ansible merges it."""
+    return values.render('nova-scheduler.conf.j2', deployment, filters=affinity.FILTERS)
 
 
 def commands(deployment: Deployment) -> str:

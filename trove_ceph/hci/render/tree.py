@@ -17,6 +17,8 @@ def files(deployment: Deployment) -> list[File]:
 def _files(deployment: Deployment) -> Iterator[File]:
     yield _file('ceph/config.sh', ceph.config_commands(deployment), is_executable=True)
     yield _file('kolla/globals.d/trove-ceph-hci.yml', openstack.kolla_globals(deployment))
+    yield _file('kolla/config/nova/nova-scheduler.conf', openstack.scheduler(deployment))
+    yield _file('openstack/nova-scheduler.conf', openstack.scheduler(deployment))
     yield _file('openstack/hosts.sh', openstack.commands(deployment), is_executable=True)
     for profile in deployment.plan.hosts:
         name = profile.name

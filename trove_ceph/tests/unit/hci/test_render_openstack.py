@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files for OpenStack, read with the options of Nova itself."""
 
+import configparser
 import json
 import os
 import re
@@ -169,6 +170,23 @@ class NovaTestCase(base.BaseTestCase):
         conf, _ = self._read(text.rpartition('|$NOVA_CONF]]\n')[2])
         self.assertEqual('default', conf.libvirt.images_type)
         self.assertNotIn('images_type', deployment.rendered(made)[NOVA])
+
+
+class SchedulerTestCase(base.BaseTestCase):
+    """The filters that the aggregate and huge pages need; Nova enables neither by itself."""
+
+    def test_filters(self):
+        texts = deployment.rendered(deployment.make())
+        for name in ('openstack/nova-scheduler.conf', 'kolla/config/nova/nova-scheduler.conf'):
+            parser = configparser.ConfigParser()
+            parser.read_string(texts[name])
+            found = parser['filter_scheduler']['enabled_filters'].split(',')
+            self.assertEqual(7, len(set(found)))
+            self.assertIn('AggregateInstanceExtraSpecsFilter', found)
+            self.assertIn('NUMATopologyFilter', found)
+            # One of those that Nova enables by itself: the list replaces them.
+            self.assertIn('ServerGroupAntiAffinityFilter', found)
+        self.assertIn('nova-scheduler.conf', texts['openstack/hosts.sh'])
 
 
 class CommandsTestCase(base.BaseTestCase):

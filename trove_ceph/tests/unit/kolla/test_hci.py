@@ -20,6 +20,10 @@ def _variables():
     return {name: value for one in files for name, value in yaml.safe_load(one.read_text()).items()}
 
 
+def _tasks():
+    return (kolla.PLAYBOOKS / 'roles/nova/tasks/config.yml').read_text()
+
+
 class HciTest(base.BaseTestCase):
     def test_globals_are_variables_of_kolla_ansible(self):
         known = _variables()
@@ -40,6 +44,9 @@ class HciTest(base.BaseTestCase):
         tasks = (kolla.PLAYBOOKS / 'roles/nova-cell/tasks/config.yml').read_text()
         made = deployment.make()
         paths = [path for path in deployment.rendered(made) if path.startswith(_OVERRIDES)]
+        scheduler = f'{_OVERRIDES}nova/nova-scheduler.conf'
+        paths.remove(scheduler)
+        self.assertIn('"{{ node_custom_config }}/nova/{{ item.key }}.conf"', _tasks())
         self.assertEqual(len(made.inventory.hosts), len(paths))
         for path in paths:
             service, host, name = Path(path.removeprefix(_OVERRIDES)).parts

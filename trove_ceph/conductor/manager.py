@@ -16,9 +16,9 @@ from trove_ceph.conductor import serializer
 from trove_ceph.trove_adapter import agent_reports
 from trove_ceph.trove_compat import check, hooks, strict_rpc
 
-#: What agents report of a backup. The rest of its row is Trove's.
+#: What agents, and the taskmanager, report of a backup. The rest of its row is Trove's.
 _BACKUP_FIELDS = {'backup_type', 'checksum', 'location', 'size', 'state', 'success'}
-#: Of the snapshots that the taskmanager restores and deletes; a guest has none.
+#: Of the snapshots that the taskmanager takes, restores and deletes; a guest has none.
 _SNAPSHOT = 'cinder://'
 #: Of a text in a message, which is not trusted.
 _MAX_TEXT = 100
@@ -42,16 +42,16 @@ class Manager(manager.Manager):
         agent_reports.note(instance_id, sent)
 
     def update_backup(self, context, instance_id, backup_id, sent=None, **backup_fields):
-        """Store what a guest reports of a backup that it takes."""
+        """Store what a guest, or the taskmanager, reports of a backup that it takes."""
         _check_sender(context, instance_id)
         if unknown := sorted(set(backup_fields) - _BACKUP_FIELDS):
             raise exceptions.UntrustedMessageError(
-                f'Guest {context.instance_id} has sent values that no agent sends of a backup: '
+                f'{_sender(context)} has sent values that no agent sends of a backup: '
                 f'{", ".join(unknown)[:_MAX_TEXT]!r}'
             )
-        if str(backup_fields.get('location')).startswith(_SNAPSHOT):
+        if context.instance_id and str(backup_fields.get('location')).startswith(_SNAPSHOT):
             raise exceptions.UntrustedMessageError(
-                f'Guest {context.instance_id} has sent a snapshot as the location of a backup'
+                f'{_sender(context)} has sent a snapshot as the location of a backup'
             )
         super().update_backup(context, instance_id, backup_id, sent, **backup_fields)
 
@@ -80,10 +80,14 @@ def _set_sender(context: trove_context.TroveContext, values: dict[str, Any]) -> 
         values['instance_id'] = context.instance_id
 
 
+def _sender(context: trove_context.TroveContext) -> str:
+    return f'Guest {context.instance_id}' if context.instance_id else 'The taskmanager'
+
+
 def _check_sender(context: trove_context.TroveContext, instance_id: Any) -> None:
-    # Without enable_secure_rpc_messaging nothing tells the sender.
+    # None: the taskmanager, or nothing tells the sender without enable_secure_rpc_messaging.
     if context.instance_id not in (None, instance_id):
         raise exceptions.UntrustedMessageError(
-            f'Guest {context.instance_id} has sent a message about another instance, '
+            f'{_sender(context)} has sent a message about another instance, '
             f'{str(instance_id)[:_MAX_TEXT]!r}'
         )

@@ -138,10 +138,10 @@ REQUIREMENTS = (
         'DEFAULT',
         cfg.StrOpt('taskmanager_rpc_encr_key', default=_PUBLIC_KEY, secret=True),
         _is_not(_PUBLIC_KEY),
-        f'a random value, the same for {Service.TROVE_API}: with the published default everyone '
-        'can write requests',
+        "a random value, the same for all of Trove's services: with the published default "
+        'everyone can write requests',
         Level.WARNING,
-        readers=_CREATORS,
+        readers=_ALL_OF_TROVE,
     ),
     Requirement(
         Service.TROVE,

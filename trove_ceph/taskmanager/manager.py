@@ -89,8 +89,7 @@ class Manager(manager.Manager):
     def __init__(self):
         taskmanager_conf.register(CONF)
         check.check(hooks.TASKMANAGER)
-        strict_rpc.use(strict_rpc.StrictSerializer, has_answers=False)
-        strict_rpc.use_for_answers()
+        strict_rpc.use_in_taskmanager(CONF)
         limited_clients.use(CONF)
         # Fail at the start if a quiesce level is unknown, a pool of warm guests is written wrongly,
         # or guests can reach the storage service.

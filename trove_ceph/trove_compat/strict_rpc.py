@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 import oslo_messaging as messaging
+from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_messaging.rpc import dispatcher
 from oslo_service import periodic_task
@@ -39,6 +40,8 @@ _ANSWERS = 'reply_'
 _LEAST_KEY_CHARACTERS = 16
 #: Of a text in a message, which is not trusted.
 _MAX_TEXT = 100
+#: The sender of what the taskmanager reports to the conductor; no instance has such an id.
+TASKMANAGER = 'trove-taskmanager'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +107,21 @@ def guard(server: Any, serializer: Serializer, topic: str, has_answers: bool) ->
     """
     server.dispatcher.access_policy = _OwnMethods()
     server.dispatcher = _StrictDispatcher(server.dispatcher, serializer, topic, has_answers)
+
+
+def use_in_taskmanager(conf: cfg.ConfigOpts) -> None:
+    """Make all RPC servers and clients of a taskmanager strict.
+
+    Trove's own snapshots are reported to the conductor by the taskmanager, in plain text unless it
+    has the two options that agents have.
+
+    :param conf: Trove's configuration
+    """
+    use(StrictSerializer, has_answers=False)
+    use_for_answers()
+    if conf.enable_secure_rpc_messaging:
+        conf.set_override('guest_id', TASKMANAGER)
+        conf.set_override('instance_rpc_encr_key', conf.taskmanager_rpc_encr_key)
 
 
 def use_for_answers() -> None:

@@ -13,12 +13,14 @@ from trove import rpc
 from trove.common import cfg, notification
 from trove.common.rpc import conductor_guest_serializer, conductor_host_serializer
 from trove.common.rpc import serializer as trove_serializer
+from trove.conductor import api
 from trove.conductor import manager as trove_manager
 from trove.guestagent.datastore import service as agent_service
 
 from trove_ceph.conductor import manager
 from trove_ceph.tests.unit.trove_compat import rpc_messages
 from trove_ceph.tests.unit.trove_compat.rpc_messages import CALLED
+from trove_ceph.trove_compat import strict_rpc
 
 CONF = cfg.CONF
 RESTART = f'{notification.__name__}.DBaaSInstanceRestart'
@@ -34,6 +36,15 @@ class Guest:
     def serializer(self):
         base = trove_serializer.TroveRequestContextSerializer(None)
         return conductor_guest_serializer.ConductorGuestSerializer(base, self.key)
+
+
+def _keep(sent):
+    """Return what keeps serialized requests in a list instead of sending them."""
+
+    def send(_target, context, message, **_options):
+        sent.append((context, message))
+
+    return send
 
 
 class ConductorTest(base.BaseTestCase):
@@ -157,6 +168,29 @@ class ConductorTest(base.BaseTestCase):
         ):
             message = {'instance_id': one.id, 'backup_id': 'backup', name: value}
             self.assert_sent_in_vain(text, one, 'update_backup', **message)
+
+    def test_snapshots_of_troves_own_taskmanager(self):
+        """It takes those of instances that have another guest agent."""
+        self.conf.config(taskmanager_rpc_encr_key='a key that guests do not have')
+        for option in ('guest_id', 'instance_rpc_encr_key'):
+            self.addCleanup(CONF.clear_override, option)
+        strict_rpc.use_in_taskmanager(CONF)
+        sent = []
+        self.useFixture(fixtures.MonkeyPatch('trove.rpc.TRANSPORT._send', _keep(sent)))
+        reported = {'state': 'COMPLETED', 'location': 'cinder://snapshot'}
+        api.API(rpc_messages.request_context()).update_backup(
+            self.guests[0].id, 'backup', 1.5, **reported
+        )
+        [(context, message)] = sent
+        self.receive(message['method'], context, message['args'])
+        self.assertEqual(
+            [('update_backup', self.guests[0].id, 'backup', 1.5, *reported.values())], self.done
+        )
+
+    def test_in_the_name_of_the_taskmanager(self):
+        """A guest has not its key."""
+        message = {'sender_id': strict_rpc.TASKMANAGER, 'instance_id': self.guests[1].id}
+        self.assert_sent_in_vain('is not encrypted', self.guests[0], 'report_root', **message)
 
     def test_what_troves_agent_tells_of_its_backup(self):
         """Each name that Trove's agent sends is accepted."""

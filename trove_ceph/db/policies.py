@@ -74,7 +74,7 @@ class PolicyStore:
         :param values: further fields of :class:`.policy_record.BackupPolicy`
         :raises RecordExistsError: the target has a policy
         """
-        now = self.clock()
+        now = self.database_time()
         policy = BackupPolicy(
             str(uuid.uuid4()), name, scope, target, created_at=now, updated_at=now, **values
         )
@@ -92,16 +92,17 @@ class PolicyStore:
     def change(self, policy_id: str, **values: Any) -> None:
         """Change fields of a policy; do nothing if it does not exist."""
         row = tables.BackupPolicyRow
+        now = self.database_time()
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(row)
                 .where(row.policy_id == policy_id)
-                .values(**_columns(values) | {'updated_at': self.clock()})
+                .values(**_columns(values) | {'updated_at': now})
             )
 
     def request_run(self, policy_id: str) -> None:
         """Request one run of a policy outside of its schedule; idempotent until it runs."""
-        self.change(policy_id, run_wanted_at=self.clock())
+        self.change(policy_id, run_wanted_at=self.database_time())
 
     @retry_on_deadlock
     def remove(self, policy_id: str) -> None:

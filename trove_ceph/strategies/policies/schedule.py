@@ -36,12 +36,13 @@ def due(
         return None
     slot = _latest(policy, instance_id, now)
     requested_at = policy.run_wanted_at
+    is_requested = False
     if requested_at is not None and requested_at <= now:
         slot = max(slot, requested_at)
+        is_requested = run is None or run.due_at < requested_at
     if run is not None and run.state is PolicyRunState.FAILED:
-        is_requested = requested_at is not None and run.due_at < requested_at <= now
         return slot if is_requested or _may_retry(run, now) else None
-    if policy.at is not None:
+    if policy.at is not None and not is_requested:
         # A policy with a time of day does not take its first backup, nor the first one of an
         # instance, at another time. One that seems to be created later had a wrong clock.
         is_new = created_at is not None and slot <= created_at <= now

@@ -120,6 +120,14 @@ class ScheduleTest(base.BaseTestCase):
             [at('2026-03-02T02:30')], run_through(backup_policy, created, created + DAY)
         )
 
+    def test_a_new_policy_can_be_run_at_once(self):
+        """The request has the time of its creation: both are of the same second."""
+        created = at('2026-03-01T12:00')
+        backup_policy = policy(1440, at='02:30', created_at=created, run_wanted_at=created)
+        now = created + MINUTE
+        self.assertEqual(created, schedule.due(backup_policy, INSTANCE, None, now))
+        self.assertIsNone(schedule.due(backup_policy, INSTANCE, done(created), now))
+
     def test_another_policy_waits_for_its_time_of_day(self):
         created = at('2026-03-01T12:00')
         backup_policy = policy(1440, at='02:30', created_at=created)

@@ -41,6 +41,12 @@ ERRORS = Description(
     ('source',),
     Kind.COUNTER,
 )
+#: Of a file, which the node exporter serves for ever; a process exports the age instead.
+READ_AT = Description(
+    'trove_ceph_figures_read_timestamp_seconds',
+    'When the figures in the file were read, in seconds since 1970.',
+    ('source',),
+)
 DESCRIPTIONS = (UP, AGE, READ_SECONDS, ERRORS)
 
 #: Figures that are older than this number of intervals are not exported.

@@ -19,6 +19,11 @@ METRIC = re.compile(r'\btrove_ceph_[a-z_]+')
 #: minutes after which this is so. A value is for one minute; ``xN`` repeats it.
 CASES = {
     'FiguresMissing': ({'figures_up{source="tables"}': '0x20'}, {'figures_up': '1x10 0x9'}, 20),
+    'FiguresOld': (
+        {'figures_read_timestamp_seconds{source="tables"}': '0x30'},
+        {'figures_read_timestamp_seconds{source="tables"}': '0+60x30'},
+        25,
+    ),
     'BackupDamaged': ({'backups{state="damaged"}': '0 1'}, {'backups{state="failed"}': '0 1'}, 1),
     'BackupTooOld': (
         {'backup_age_instances{backup="good", policy="yes", hours="48"}': '1x70'},

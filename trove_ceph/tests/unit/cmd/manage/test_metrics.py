@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import time
 
 import fixtures
 from prometheus_client import parser
@@ -156,7 +157,7 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
             for sample in family.samples
             for name in sample.labels
         }
-        own = {'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause'}
+        own = {'pool', 'state', 'outcome', 'kind', 'requested_by', 'cause', 'source'}
         self.assertEqual(own | {'backup', 'hours', 'job', 'policy'}, labels)
 
     def test_replicas(self):
@@ -240,9 +241,31 @@ class MetricsTest(replacement_helpers.ReplacementStoreTestCase):
         path = self.useFixture(fixtures.TempDir()).join('trove-ceph.prom')
         self.assertEqual('', self.run_command('--output', path).out)
         with open(path) as written:
-            self.assertEqual(self.run_command().out, written.read())
+            self.assertEqual(self._names(self.run_command().out), self._names(written.read()))
         missing = f'{path}/x.prom'
         self.assertIn('cannot be written', self.run_command('--output', missing, status=3).err)
+
+    def _names(self, text):
+        """Return the series of a text, without their values."""
+        return [line.rpartition(' ')[0] for line in text.splitlines() if line[0] != '#']
+
+    def test_tells_that_and_when_the_figures_were_read(self):
+        before = time.time()
+        found = self.samples()
+        self.assertEqual(1, found['trove_ceph_figures_up', 'tables'])
+        read_at = found['trove_ceph_figures_read_timestamp_seconds', 'tables']
+        self.assertTrue(before <= read_at <= time.time(), read_at)
+
+    def test_a_failure_leaves_no_old_figures(self):
+        """The node exporter serves a file for ever, and alerts on old figures stay silent."""
+        path = self.useFixture(fixtures.TempDir()).join('trove-ceph.prom')
+        self.run_command('--output', path)
+        self.write('sqlite:////nowhere/at/all.sqlite')
+        result = self.run_command('--output', path, status=3)
+        self.assertIn('database failed', result.err)
+        with open(path) as written:
+            lines = [line for line in written.read().splitlines() if line[0] != '#']
+        self.assertEqual(['trove_ceph_figures_up{source="tables"} 0.0'], lines)
 
     def test_database_that_does_not_answer(self):
         self.write('sqlite:////nowhere/at/all.sqlite')

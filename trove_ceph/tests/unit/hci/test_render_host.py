@@ -3,11 +3,13 @@
 
 import configparser
 import dataclasses
+import os
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import fixtures
 import yaml
 from oslotest import base
 
@@ -19,6 +21,17 @@ from trove_ceph.tests.unit.hci import deployment, sample
 
 ETC = 'hosts/hci-1/etc'
 EXAMPLE = Path(__file__).parents[4] / 'etc/trove-ceph/hci.yaml'
+#: Answers for ``orch status`` as the client does: it fails where there is no orchestrator.
+CEPH = """\
+#!/bin/sh
+case "$1 $2" in
+"orch status")
+    [ -n "$BACKEND" ] || exit 2
+    echo "Backend: $BACKEND" ;;
+*)
+    echo "$@" >> "$LOG" ;;
+esac
+"""
 RULE = re.compile(
     r'ACTION=="add\|change", SUBSYSTEM=="block", ENV\{DEVTYPE\}=="disk", '
     r'(KERNEL|SYMLINK)=="([^"]+)", ATTR\{queue/(\w+)\}="([^"]+)"'
@@ -34,7 +47,8 @@ class CephTestCase(base.BaseTestCase):
     """Configuration and specification."""
 
     def _config(self, made):
-        words = [shlex.split(line) for line in lines(deployment.rendered(made)['ceph/config.sh'])]
+        text, _, _ = deployment.rendered(made)['ceph/config.sh'].partition('\nif ')
+        words = [shlex.split(line) for line in lines(text)]
         self.assertEqual(['set', '-eu'], words.pop(0))
         self.assertEqual([['ceph', 'config', 'set']] * len(words), [each[:3] for each in words])
         return {(who, name): value for _, _, _, who, name, value in words}
@@ -52,6 +66,29 @@ class CephTestCase(base.BaseTestCase):
         self.assertIn(('osd/host:hci-1', 'osd_memory_target'), self._config(made))
         [spec, *_] = self._specs(made)
         self.assertEqual(['hci-1.example.org'], spec['placement']['hosts'])
+
+    def _ran(self, made, backend):
+        """Run the script with a client of Ceph that notes its commands."""
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        program = directory / 'ceph'
+        program.write_text(CEPH)
+        program.chmod(0o755)
+        text = deployment.rendered(made)['ceph/config.sh']
+        path = f'{directory}:{os.environ["PATH"]}'
+        log = directory / 'log'
+        environment = {'PATH': path, 'BACKEND': backend, 'LOG': str(log)}
+        subprocess.run(['sh', '-c', text], env=environment, check=True)
+        return log.read_text().splitlines()
+
+    def test_cephadm_leaves_the_memory_of_the_hosts_alone(self):
+        """Older releases remove the target of each host that they do not tune by themselves."""
+        made = deployment.make(Inventory((sample.host('hci-1.example.org'),), 1))
+        label = 'orch host label add hci-1.example.org _no_autotune_memory'
+        self.assertEqual(label, self._ran(made, 'cephadm')[-1])
+        for backend in ('rook', ''):
+            ran = self._ran(made, backend)
+            self.assertTrue(ran)
+            self.assertEqual([], [one for one in ran if 'label' in one])
 
     def test_the_profile_of_mclock_has_its_queue(self):
         config = self._config(deployment.make())

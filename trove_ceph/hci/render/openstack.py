@@ -20,7 +20,8 @@ _BY_TOOL = (
 
 def nova_conf(deployment: Deployment, profile: HostPlan) -> str:
     """Return a file for ``nova.conf.d`` of nova-compute."""
-    return _nova_conf(deployment, values.of_host(Area.NOVA, deployment, profile))
+    written = values.of_host(Area.NOVA, deployment, profile)
+    return _nova_conf(deployment, written, is_of_directory=True)
 
 
 def override(deployment: Deployment, profile: HostPlan) -> str:
@@ -54,8 +55,12 @@ def commands(deployment: Deployment) -> str:
     )
 
 
-def _nova_conf(deployment: Deployment, written: list[Written]) -> str:
-    return values.render('nova.conf.j2', deployment, sections=sections(written))
+def _nova_conf(
+    deployment: Deployment, written: list[Written], is_of_directory: bool = False
+) -> str:
+    return values.render(
+        'nova.conf.j2', deployment, sections=sections(written), is_of_directory=is_of_directory
+    )
 
 
 def _without_tool(deployment: Deployment, profile: HostPlan) -> list[Written]:

@@ -84,6 +84,13 @@ class NovaTestCase(base.BaseTestCase):
         )
         self.assertEqual(1.0, conf.ram_allocation_ratio)
 
+    def test_the_file_says_how_it_wins_over_nova_conf(self):
+        """oslo.config reads a directory that it finds by itself before a --config-file."""
+        texts = deployment.rendered(deployment.make())
+        self.assertIn('--config-dir=/etc/nova/nova.conf.d', texts[NOVA])
+        for name in (KOLLA, 'devstack/hci-1/local.conf'):
+            self.assertNotIn('--config-dir', texts[name])
+
     def test_cpus_of_guests(self):
         made = deployment.make()
         conf, _ = self._read(deployment.rendered(made)[NOVA])

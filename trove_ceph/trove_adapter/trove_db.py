@@ -252,7 +252,7 @@ def _instance(row: Any, version: 'Version') -> backup_types.Instance:
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,
         source_id=row.slave_of_id,
-        created_at=row.created,
+        created_at=row.created.replace(tzinfo=None),
     )
 
 

@@ -206,7 +206,7 @@ class CommandsTestCase(base.BaseTestCase):
         program.write_text(OPENSTACK)
         program.chmod(0o755)
 
-    def _run(self, made, *arguments, members=None):
+    def _run(self, made, *arguments, members=None, errors=''):
         state, log = self.directory / 'state', self.directory / 'log'
         if members is not None:
             state.write_text(json.dumps({'hosts': members}))
@@ -216,7 +216,14 @@ class CommandsTestCase(base.BaseTestCase):
             'LOG': str(log),
         }
         text = deployment.rendered(made)['openstack/hosts.sh']
-        subprocess.run(['sh', '-c', text, 'hosts.sh', *arguments], env=environment, check=True)
+        done = subprocess.run(
+            ['sh', '-c', text, 'hosts.sh', *arguments],
+            env=environment,
+            check=True,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.assertEqual(errors, done.stderr)
         return [shlex.split(line) for line in log.read_text().splitlines()]
 
     def test_creates_the_aggregate(self):
@@ -231,6 +238,17 @@ class CommandsTestCase(base.BaseTestCase):
         ran = self._run(deployment.make(), members=members)
         self.assertNotIn('create', [words[1] for words in ran])
         self.assertEqual(['hci-5'], [words[4] for words in ran if words[1] == 'add'])
+
+    def test_members_that_are_not_planned_are_named(self):
+        """A host that has left the plan may have no OSDs, and no memory reserved for them."""
+        members = ['hci-1', 'hci-2', 'old', 'hci-3', 'hci-4', 'hci-5', 'hci']
+        warnings = ''.join(
+            f'warning: {name} is in the aggregate, and not in the plan; to remove it: openstack '
+            f'aggregate remove host trove-ceph-hci {name}\n'
+            for name in ('old', 'hci')
+        )
+        ran = self._run(deployment.make(), members=members, errors=warnings)
+        self.assertNotIn('remove', [words[1] for words in ran])
 
     def test_properties_of_image_and_flavor(self):
         ran = self._run(deployment.make(huge_pages=True), 'image', 'flavor')

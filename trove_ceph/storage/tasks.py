@@ -351,7 +351,7 @@ class Job:
     def raise_error(self) -> None:
         """Raise the error of a failed job, as its own class."""
         if self.error is not None:
-            raise exceptions.error_class(self.error)(self.message)
+            raise exceptions.error_class(self.error)(self.message or '')
 
 
 def check_operation_id(operation_id: str) -> None:

@@ -86,7 +86,7 @@ class SettingsCheck:
         :raises NotProvedError: the answer does not prove them
         """
         if decision.raised_from is not None:
-            raise NotProvedError(decision.because)
+            raise NotProvedError(decision.because or '')
         elapsed_sec = answer.at - snapshot_began
         if gap := settings_proof.find_gap(answer.found, elapsed_sec):
             raise NotProvedError(gap)

@@ -59,8 +59,6 @@ PERMISSIONS = 'rabbitmqctl list_permissions -p trove-ceph'
 TRASH = 'rbd --pool {pool} trash ls --long'
 INSTALL = "pip install 'trove-ceph[server]'"
 INSTALL_TROVE = f"pip install '{window.REQUIREMENT}'"
-#: What mends a file is no command.
-ADD_TIER = 'edit tiers_file: add a tier with pool {pool}; restart trove-ceph-storage'
 
 
 def edit(option: str, group: str, services: Sequence[str], only_while: str = '') -> str:
@@ -74,3 +72,8 @@ def edit(option: str, group: str, services: Sequence[str], only_while: str = '')
     condition = f', only while {only_while}' if only_while else ''
     pronoun = 'them' if others else 'it'
     return f'edit [{group}] {option} of {names}{condition}, and restart {pronoun}'
+
+
+def add_tier(pool: str) -> str:
+    """Return what mends a tiers file that lacks a tier, which is no command."""
+    return f'edit tiers_file: add a tier with pool {pool}; restart trove-ceph-storage'

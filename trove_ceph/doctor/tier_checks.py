@@ -100,7 +100,7 @@ def check_backups(facts: tuple[Content, Records]) -> Iterator[Finding]:
             f'pool {pool}',
             f'{len(backups)} backups are in it, of which {len(deleted)} are to be deleted',
             'a tier with this pool, without which they can neither be used nor deleted',
-            remedies.ADD_TIER.format(pool=pool),
+            remedies.add_tier(pool),
         )
 
 

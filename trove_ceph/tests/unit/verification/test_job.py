@@ -70,7 +70,7 @@ class InspectJobTest(base.BaseTestCase):
         with other.leases.hold(locks, 'a removal', wait_sec=0):
             self.assertRaises(exceptions.BusyError, self.service('one').jobs.start, 'op', self.work)
         self.assertIn(tasks.image_lock(self.work.clone), self.work.locks)
-        self.assertEqual(self.work.snapshot.of, self.work.source)
+        self.assertEqual((self.work.snapshot.of,), self.work.sources)
 
     def test_refuses_invalid_parameters(self):
         snapshot = self.work.snapshot

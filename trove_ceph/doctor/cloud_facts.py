@@ -9,7 +9,7 @@ API_LISTS = {
     'trove_ceph_backups': 'backup_policies',
     'trove_ceph_failovers': 'failover_policies',
     'trove_ceph_instances': 'instance_details',
-    'trove_ceph_replication': 'replication_policies',
+    'trove_ceph_replication': 'replication',
 }
 
 

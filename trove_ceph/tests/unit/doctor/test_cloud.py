@@ -3,7 +3,6 @@
 
 import datetime
 import importlib.metadata
-import inspect
 import types
 from unittest import mock
 
@@ -127,9 +126,12 @@ class CloudTest(base.BaseTestCase):
         )
 
     def test_lists_are_those_of_the_extensions(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.api.extension._prepare', lambda: None))
         found = importlib.metadata.entry_points(group='trove.api.extensions')
         for name, path in API_LISTS.items():
-            self.assertIn(f"'{{tenant_id}}/{path}'", inspect.getsource(found[name].load()))
+            resources = found[name].load()().get_resources()
+            of_path = {one.collection: one.controller for one in resources}
+            self.assertTrue(hasattr(of_path[f'{{tenant_id}}/{path}'], 'index'), path)
 
     def test_cinder(self):
         adapter = self.cloud.cinder()._client.client

@@ -308,7 +308,7 @@ class BackupStore(backup_rows.BackupRows):
         :param pause: until the next attempt, 10 minutes at most; None: it is due once claims expire
         """
         if claim is not None:
-            retry_at = None if pause is None else self._database_time() + pause
+            retry_at = None if pause is None else self._transactions.read_database_time() + pause
             self._write(claim, error=error, delete_retry_at=retry_at, **claims.cleared_claim())
         else:
             self._update(
@@ -405,10 +405,6 @@ class BackupStore(backup_rows.BackupRows):
             .where(*claims.write_conditions(claim))
             .values(error=None, delete_retry_at=None)
         )
-
-    def _database_time(self) -> datetime.datetime:
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
 
     def _list(self, *conditions: Any) -> list[backup_record.BackupRecord]:
         with self._transactions.reading() as session:

@@ -34,8 +34,7 @@ class FailoverWatchStore:
 
     def now(self) -> datetime.datetime:
         """Return the time by the clock of the database."""
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
+        return self._transactions.read_database_time()
 
     def read(self) -> FailoverWatch:
         """Return the watch."""

@@ -42,8 +42,7 @@ class GuestStore:
 
     def now(self) -> datetime.datetime:
         """Return the time by the clock of the database."""
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
+        return self._transactions.read_database_time()
 
     # Guests.
 

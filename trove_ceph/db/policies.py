@@ -49,8 +49,7 @@ class PolicyStore:
 
     def database_time(self) -> datetime.datetime:
         """Return the time of the clock that all workers share, in UTC, without a time zone."""
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
+        return self._transactions.read_database_time()
 
     # Policies.
 

@@ -46,8 +46,7 @@ class ReplacementStore:
 
     def now(self) -> datetime.datetime:
         """Return the time by the clock of the database."""
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
+        return self._transactions.read_database_time()
 
     @retry_on_deadlock
     def request(self, record: ReplacementRecord, expected_task: str = 'NONE') -> ReplacementRecord:

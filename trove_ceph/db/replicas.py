@@ -49,8 +49,7 @@ class ReplicaStore:
 
     def now(self) -> datetime.datetime:
         """Return the time by the clock of the database."""
-        with self._transactions.reading() as session:
-            return self._transactions.database_time(session)
+        return self._transactions.read_database_time()
 
     # Replicas.
 

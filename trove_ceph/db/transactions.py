@@ -69,6 +69,14 @@ class Transactions:
         assert found is not None
         return found.replace(tzinfo=None, microsecond=0)
 
+    def read_database_time(self) -> datetime.datetime:
+        """Return :meth:`database_time` in a transaction of its own.
+
+        :raises ServiceUnavailableError: the database does not answer
+        """
+        with self.reading() as session:
+            return self.database_time(session)
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[orm.Session]:
         """Open a session for one read transaction.

@@ -149,8 +149,8 @@ REQUIREMENTS = (
         cfg.StrOpt('inst_rpc_key_encr_key', default=_PUBLIC_KEY_OF_KEYS, secret=True),
         _is_not(_PUBLIC_KEY_OF_KEYS),
         "a random value, the same for all of Trove's services. The keys of instances are stored "
-        'under it: after a change no agent of an existing instance is reached. With instances, '
-        "keep it, and let nobody read Trove's database",
+        'under it: after a change no agent of an existing instance is reached. If there are '
+        "instances, keep the value, and protect Trove's database from readers",
         Level.WARNING,
         readers=_ALL_OF_TROVE,
         only_while='there is no instance and no warm guest',

@@ -96,4 +96,4 @@ class RemediesTest(base.BaseTestCase):
             'them',
             found.command,
         )
-        self.assertIn('With instances, keep it', found.expected)
+        self.assertIn('If there are instances, keep the value', found.expected)

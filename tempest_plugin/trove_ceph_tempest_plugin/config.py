@@ -65,6 +65,12 @@ OPTS = [
         'skipped.',
     ),
     cfg.StrOpt(
+        'stock_datastore',
+        default='',
+        help="Name of a datastore whose guest image has Trove's own agent; [database] "
+        'enabled_datastores must list it, too. Empty: the scenario of such databases is skipped.',
+    ),
+    cfg.StrOpt(
         'guests_command',
         default='',
         help='Command that prints the warm guests of the cloud in JSON, such as "ssh controller '

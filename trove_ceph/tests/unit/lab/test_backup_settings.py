@@ -134,6 +134,8 @@ class BackupSettingsTest(SettingsTestCase):
                 'lab_backups': 'trove_ceph',
                 'keeps_warm_guests': False,
                 'keeps_hot_guests': False,
+                'has_stock_datastore': False,
+                'stock_datastore': 'mysql-stock',
             }
             | variables,
             storage_backends=[{'name': 'nvme', 'pool': 'p', 'iops': {}}],
@@ -182,6 +184,10 @@ class BackupSettingsTest(SettingsTestCase):
     def test_scenarios_of_hot_guests_follow_the_lab(self):
         self.assertFalse(self.tempest().hot_guests)
         self.assertTrue(self.tempest(keeps_hot_guests=True).hot_guests)
+
+    def test_scenario_of_troves_own_agent_follows_the_lab(self):
+        self.assertEqual('', self.tempest().stock_datastore)
+        self.assertEqual('mysql-stock', self.tempest(has_stock_datastore=True).stock_datastore)
 
     def test_pools_have_hot_guests(self):
         text = self.render(

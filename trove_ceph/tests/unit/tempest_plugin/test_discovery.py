@@ -41,12 +41,12 @@ print(json.dumps({name: run(name) for name in sys.argv[1:]}))
 _LISTED = (
     *('test_automatic_failover', 'test_backups', 'test_database', 'test_ejection'),
     *('test_failover', 'test_hot_guests', 'test_move_host', 'test_replicas', 'test_semi_sync'),
-    'test_warm_guests',
+    *('test_stock_agent', 'test_warm_guests'),
 )
 #: Modules whose tests need more than volume types.
 _DEMANDING = (
     *('test_backups', 'test_ejection', 'test_failover', 'test_move_host', 'test_semi_sync'),
-    'test_warm_guests',
+    *('test_stock_agent', 'test_warm_guests'),
 )
 
 
@@ -155,6 +155,15 @@ class DiscoveryTest(base.BaseTestCase):
     def test_backup_scenarios_are_skipped_without_backups_of_this_project(self):
         reasons = self._run_demanding('test_backups')
         self.assertIn('[trove_ceph] backups is not set', reasons)
+
+    def test_troves_own_agent_is_tested_with_a_database_of_its_own(self):
+        found = self._classes('nvme,hdd', 'test_stock_agent')
+        names = ['test_backup_by_troves_agent', 'test_vanishes_when_deleted']
+        self.assertEqual({'TestStockAgent_nvme': names}, found)
+
+    def test_troves_own_agent_is_not_tested_without_a_datastore(self):
+        reasons = self._run_demanding('test_stock_agent')
+        self.assertIn('[trove_ceph] stock_datastore is empty', reasons)
 
     def test_failover_scenarios_have_databases_of_their_own(self):
         found = self._classes('nvme,hdd', 'test_failover')

@@ -18,7 +18,7 @@ _CINDER_CLIENT = 'trove_ceph.trove_adapter.cinder_client.cinder_client'
 _RBD_DRIVER = 'cinder.volume.drivers.rbd.RBDDriver'
 #: Trove's keys for messages have published defaults, which everyone knows.
 _PUBLIC_KEY = 'bzH6y0SGmjuoY0FNSTptrhgieGXNDX6PIhvz'
-_PUBLIC_KEY_OF_KEYS = 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP'
+PUBLIC_KEY_OF_KEYS = 'emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP'
 
 
 class Service(enum.StrEnum):
@@ -146,14 +146,14 @@ REQUIREMENTS = (
     Requirement(
         Service.TROVE,
         'DEFAULT',
-        cfg.StrOpt('inst_rpc_key_encr_key', default=_PUBLIC_KEY_OF_KEYS, secret=True),
-        _is_not(_PUBLIC_KEY_OF_KEYS),
+        cfg.StrOpt('inst_rpc_key_encr_key', default=PUBLIC_KEY_OF_KEYS, secret=True),
+        _is_not(PUBLIC_KEY_OF_KEYS),
         "a random value, the same for all of Trove's services. The keys of instances are stored "
-        'under it: after a change no agent of an existing instance is reached. If there are '
-        "instances, keep the value, and protect Trove's database from readers",
+        'under it: after a change no agent is reached until the keys are encrypted under the new '
+        'value, too',
         Level.WARNING,
         readers=_ALL_OF_TROVE,
-        only_while='there is no instance and no warm guest',
+        only_while='they are stopped, follow "trove-ceph-manage instance-keys --help"',
     ),
     Requirement(
         Service.TROVE,

@@ -25,10 +25,10 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def connect(config_file: str) -> Iterator[Any]:
-    """Return an enginefacade of the database that a configuration file names.
+def connect(*config_files: str) -> Iterator[Any]:
+    """Return an enginefacade of the database that configuration files name.
 
-    :raises InvalidConfigurationError: the file cannot be used
+    :raises InvalidConfigurationError: the files cannot be used
     :raises ServiceUnavailableError: the database failed in the block
     """
     # Imported here: it loads eventlet where that is installed, which warns that it is deprecated.
@@ -40,12 +40,13 @@ def connect(config_file: str) -> Iterator[Any]:
 
     conf = cfg.ConfigOpts()
     conf.register_opts(db_options.database_opts, 'database')
+    names = ', '.join(config_files)
     try:
-        conf([], default_config_files=[config_file])
+        conf([], default_config_files=list(config_files))
     except cfg.Error as error:
-        raise exceptions.InvalidConfigurationError(f'{config_file}: {error}') from error
+        raise exceptions.InvalidConfigurationError(f'{names}: {error}') from error
     if not conf.database.connection:
-        raise exceptions.InvalidConfigurationError(f'{config_file}: has no [database] connection')
+        raise exceptions.InvalidConfigurationError(f'{names}: has no [database] connection')
     facade = enginefacade.transaction_context()
     facade.configure(connection=conf.database.connection, max_retries=1, retry_interval=1)
     try:

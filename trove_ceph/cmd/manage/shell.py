@@ -35,6 +35,8 @@ COMMANDS = {
     'hci plan': 'hci:Plan',
     'hci render': 'hci_render:Render',
     'hci settings': 'hci_render:Settings',
+    'instance-keys': 'instance_keys:Group',
+    'instance-keys reencrypt': 'instance_keys:Reencrypt',
     'metrics': 'metrics:Metrics',
     'qos': 'qos:Group',
     'qos apply': 'qos:Apply',

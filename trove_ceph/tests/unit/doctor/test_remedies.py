@@ -92,8 +92,8 @@ class RemediesTest(base.BaseTestCase):
         (found,) = one.run(sources)
         self.assertEqual(
             'edit [DEFAULT] inst_rpc_key_encr_key of trove-api, trove-conductor and '
-            'trove-taskmanager, only while there is no instance and no warm guest, and restart '
-            'them',
+            'trove-taskmanager, only while they are stopped, follow "trove-ceph-manage '
+            'instance-keys --help", and restart them',
             found.command,
         )
-        self.assertIn('If there are instances, keep the value', found.expected)
+        self.assertIn('until the keys are encrypted under the new value', found.expected)

@@ -45,12 +45,13 @@ def decrypt(encrypted_key: str) -> GuestKeys:
     :raises InvalidConfigurationError: they were encrypted with another inst_rpc_key_encr_key
     """
     text = decrypt_text(encrypted_key, CONF.inst_rpc_key_encr_key)
-    if text is None:
+    try:
+        return GuestKeys(**json.loads(text or ''))
+    except (ValueError, TypeError) as error:
         raise exceptions.InvalidConfigurationError(
             'the keys of a warm guest cannot be decrypted; is [DEFAULT] inst_rpc_key_encr_key the '
             'same on all taskmanagers?'
-        )
-    return GuestKeys(**json.loads(text))
+        ) from error
 
 
 def encrypt_text(text: str, key: str) -> str:

@@ -12,6 +12,7 @@ from trove.common import cfg as trove_cfg
 from trove.common import crypto_utils
 from trove.instance import models as instance_models
 
+from trove_ceph import exceptions
 from trove_ceph.db import guests, transactions
 from trove_ceph.doctor import settings
 from trove_ceph.tests.unit.cmd.manage import command
@@ -127,6 +128,11 @@ class StoredKeysTest(StoredKeysTestCase):
         encoded = crypto_utils.encode_data(os.urandom(48))
         for text in ('', 'x', '====', 'YWJj', encoded):
             self.assertIsNone(guest_keys.decrypt_text(text, OLD))
+
+    def test_what_holds_no_keys_of_a_guest(self):
+        for text in ('k' * 32, json.dumps({'rpc': 'a' * 64})):
+            encrypted = guest_keys.encrypt_text(text, OLD)
+            self.assertRaises(exceptions.InvalidConfigurationError, guest_keys.decrypt, encrypted)
 
 
 class CommandTest(StoredKeysTestCase):

@@ -97,12 +97,12 @@ class LatencyPlansTest(base.BaseTestCase):
         keep = 'trove choose-backups shop none --keep bench-backup'
         self.assertEqual([keep, 'guests await'], calls['warm', 'prepare'])
         self.assertEqual([keep, 'guests await'], calls['cold', 'prepare'])
-        # Each contender restores a backup of its own task manager.
+        # Each contender restores a backup of its own target by its own task manager.
         self.assertEqual(
             [
-                'trove choose-backups shop none',
+                'trove choose-backups first-database-stock none',
                 'guests await',
-                'trove choose-backups shop stock --keep bench-backup',
+                'trove choose-backups first-database-stock stock --keep bench-backup',
             ],
             calls['stock', 'prepare'],
         )

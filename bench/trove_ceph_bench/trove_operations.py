@@ -200,7 +200,7 @@ class Operations:
 
         Do nothing if it has the flavor.
 
-        :raises LoadFailedError: it failed, or this took too long
+        :raises LoadFailedError: it failed, was reverted, or took too long
         """
         source = cloud.find_one(self._trove.instances, instance)
         wanted = cloud.find_one(self._trove.flavors, flavor)
@@ -210,6 +210,13 @@ class Operations:
         self._phase('request')
         self._wait(f'instance {instance}', lambda: self._instance_state(source.id), POLL_SEC)
         self._phase('healthy')
+        # Trove reverts a resize that fails; the instance is then healthy with the flavor before.
+        resized = cloud.find_one(self._trove.instances, source.id)
+        if str(resized.flavor['id']) != str(wanted.id):
+            raise exceptions.LoadFailedError(
+                f'instance {instance} is healthy, but has not got the flavor {flavor}: the resize '
+                f'failed and was reverted'
+            )
 
     def restart(self, instance: str) -> None:
         """Restart the MySQL of an instance, which ends all sessions; wait until it is HEALTHY."""

@@ -219,17 +219,30 @@ class OperationsTest(base.BaseTestCase):
 
     def test_resize_waits_until_healthy(self):
         resizing = SOURCE | {'status': 'RESIZE'}
-        instances = Manager(SOURCE, states=[{}, resizing, SOURCE])
-        operations = self.operations(instances)
-        operations._trove.flavors = Manager(
-            {'id': 'small', 'name': 'db.small'}, {'id': 'large', 'name': 'db.large'}
-        )
+        resized = SOURCE | {'flavor': {'id': 'large'}}
+        operations, instances = self.resizable({}, resizing, resized)
         operations.resize('shop', 'db.large')
         self.assertEqual([('i-1', 'large')], instances.resized)
         self.assertEqual([], instances.states)
         self.assertEqual(['request', 'healthy'], self.phases)
-        operations.resize('shop', 'db.small')
+        operations.resize('shop', 'db.large')
         self.assertEqual([('i-1', 'large')], instances.resized)
+
+    def test_a_reverted_resize_fails(self):
+        operations, _ = self.resizable({}, SOURCE | {'status': 'RESIZE'}, SOURCE)
+        error = self.assertRaises(
+            exceptions.LoadFailedError, operations.resize, 'shop', 'db.large'
+        )
+        self.assertIn('has not got the flavor db.large', str(error))
+
+    def resizable(self, *states):
+        """Return operations on an instance that takes these states, and its manager."""
+        instances = Manager(SOURCE, states=states)
+        operations = self.operations(instances)
+        operations._trove.flavors = Manager(
+            {'id': 'small', 'name': 'db.small'}, {'id': 'large', 'name': 'db.large'}
+        )
+        return operations, instances
 
     def test_waits_until_healthy(self):
         building = SOURCE | {'status': 'BUILD', 'operating_status': ''}

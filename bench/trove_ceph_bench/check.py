@@ -10,6 +10,9 @@ cells that it applies to, and a key that is absent matches every cell::
 
 The mean is compared with the bound, or with ``conservative`` the less favourable end of its
 interval. For a metric with outliers, such as the largest commit gap, it is always the worst repeat.
+
+A cell that a threshold applies to must have all repeats of the plan, and none may have failed, not
+even an attempt that was repeated since then.
 """
 
 import dataclasses
@@ -94,10 +97,11 @@ def check(
     :raises ResultsFormatError: the folder cannot be used
     """
     groups = result_groups.group(result_groups.gather(store.runs()))
+    plan = store.plan()
     return [
         failure
         for threshold in thresholds
-        for failure in _failures(groups, threshold, conservative)
+        for failure in _failures(groups, plan, threshold, conservative)
     ]
 
 
@@ -111,7 +115,10 @@ def _explain(error: jsonschema.ValidationError) -> str:
 
 
 def _failures(
-    groups: Sequence[result_groups.Group], threshold: Mapping[str, Any], conservative: bool
+    groups: Sequence[result_groups.Group],
+    plan: Mapping[str, Any],
+    threshold: Mapping[str, Any],
+    conservative: bool,
 ) -> Iterator[Failure]:
     conservative = threshold.get('conservative', conservative)
     matched = False
@@ -121,7 +128,10 @@ def _failures(
         for cell in _cells(group, threshold):
             matched = True
             where = f'{group.label} · {cell.variant}'
-            for observed in _observe(group, cell, threshold, conservative):
+            for observed in (
+                *_shortfalls(cell, result_groups.planned_repeats(cell, plan)),
+                *_observe(group, cell, threshold, conservative),
+            ):
                 yield Failure(threshold, where, observed)
     if not matched:
         yield Failure(threshold, 'nothing', 'no result matches this threshold')
@@ -147,6 +157,25 @@ def _cells(group: result_groups.Group, threshold: Mapping[str, Any]) -> list[res
         for name, cell in group.cells.items()
         if name == threshold.get('variant', name) and name != threshold.get('to')
     ]
+
+
+def _shortfalls(cell: result_groups.Cell, planned: int) -> Iterator[str]:
+    """Yield what one cell lacks: repeats, or the success of all attempts at them."""
+    failed = [run.run for key, run in cell.runs.items() if key not in cell.succeeded]
+    if failed:
+        yield (
+            f'{len(failed)} of {len(cell.runs)} repeats failed or are not complete: '
+            f'{failed[0].get("reason")}'
+        )
+    if len(cell.runs) < planned:
+        yield f'{len(cell.runs)} of {planned} repeats are measured'
+    # Attempts whose preparation failed say nothing about the operation.
+    tried = [each for each in cell.failed_attempts if each.get('seconds') is not None]
+    if tried:
+        yield (
+            f'{len(tried)} attempt{"s" if len(tried) > 1 else ""} failed and '
+            f'{"were" if len(tried) > 1 else "was"} repeated: {tried[0].get("reason")}'
+        )
 
 
 def _observe(

@@ -204,8 +204,8 @@ class _Phase:
         except KeyboardInterrupt as interrupt:
             if not self.seconds:
                 # Seconds that threads have not written yet are lost: see merge_latencies().
-                self._cut_off(int(time.monotonic() - self._since) - 1, 'interrupted', interrupt)
-            self.reason = self.reason or 'interrupted'
+                self._cut_off(int(time.monotonic() - self._since) - 1, model.INTERRUPTED, interrupt)
+            self.reason = self.reason or model.INTERRUPTED
 
     def _cut_off(self, seconds: int, reason: str, error: BaseException) -> None:
         if seconds < 1:

@@ -14,6 +14,9 @@ from typing import Any, Protocol
 #: Version of the layout and content of results. The store refuses a folder of another version.
 FORMAT = 1
 
+#: The reason of a run that the user interrupted.
+INTERRUPTED = 'interrupted'
+
 #: The percentiles reported for every latency distribution.
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 

@@ -175,7 +175,7 @@ class Operation:
             finally:
                 self._clean_up()
         except KeyboardInterrupt:
-            self._run |= {'complete': False, 'reason': runner.INTERRUPTED}
+            self._run |= {'complete': False, 'reason': model.INTERRUPTED}
         return self._run
 
     def _prepare_and_run(self) -> None:

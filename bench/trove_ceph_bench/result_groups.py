@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from trove_ceph_bench import plan as plans
 from trove_ceph_bench import results, stats
 
 #: Roles in display order.
@@ -148,13 +149,24 @@ class Cell:
     def counted(self) -> Mapping[int, results.Run]:
         """The repeats that figures include.
 
-        These are the complete ones; for operations, those that also succeeded. If no repeat of a
-        load is complete, the interrupted ones count with the seconds that they measured.
+        These are the ones that succeeded. If no repeat of a load did, the interrupted ones count
+        with the seconds that they measured.
         """
-        complete = {key: run for key, run in self.runs.items() if run.run['complete'] is True}
-        if self.is_load:
-            return complete or self.runs
-        return {key: run for key, run in complete.items() if run.run.get('exit_code') == 0}
+        return self.succeeded or (self.runs if self.is_load else {})
+
+    @property
+    def succeeded(self) -> Mapping[int, results.Run]:
+        """The complete repeats; of operations, those that also succeeded."""
+        return {
+            key: run
+            for key, run in self.runs.items()
+            if run.run['complete'] is True and (self.is_load or run.run.get('exit_code') == 0)
+        }
+
+    @property
+    def failed_attempts(self) -> Sequence[Mapping[str, Any]]:
+        """The results of the attempts that failed and were repeated."""
+        return [each for run in self.runs.values() for each in run.failed_attempts]
 
     def values(self, metric: str) -> dict[int, float]:
         """Return a metric of each repeat that has it."""
@@ -250,6 +262,21 @@ def variants(cells: Iterable[Cell], plan: Mapping[str, Any]) -> list[Variant]:
         return position.get(variant.name, len(position)), role, variant.name
 
     return sorted(found.values(), key=order)
+
+
+def planned_repeats(cell: Cell, plan: Mapping[str, Any]) -> int:
+    """Return how many repeats of a cell a stored plan wants."""
+    if cell.is_load:
+        return plan.get('repeats', plans.LoadPlan.repeats)
+    operations = plan.get('operations', {})
+    repeats = operations.get('repeats', plans.OperationsPlan.repeats)
+    own = [
+        each['repeats']
+        for each in operations.get('contenders', ())
+        if (each['name'], each['operation']) == (cell.variant, cell.config['operation'])
+        and 'repeats' in each
+    ]
+    return min([repeats, *own])
 
 
 def find_baseline(found: Sequence[Variant]) -> str | None:

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ REPORT_DIRECTORY = 'report'
 
 _FORMAT_LINE = re.compile(r'trove-ceph-bench (\d+)\s*')
 _ITERATION = re.compile(r'\d{8}')
+_ATTEMPT = re.compile(r'attempt-(\d+)')
 
 #: A key is secret if it *ends* in one of these words, unless its value is a switch or a number:
 #: ``default_password_lifetime`` and ``disconnect_on_expired_password`` are not secret.
@@ -42,13 +44,18 @@ _SECRET_IN_URL = re.compile(r'://[^/\s:@]*:[^/\s@]+@')
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One stored measurement; ``path`` is its directory."""
+    """One stored measurement.
+
+    :param path: its directory
+    :param failed_attempts: results of the attempts that failed before, in order
+    """
 
     iteration: int
     config: Mapping[str, Any]
     run: Mapping[str, Any]
     disclosure: Mapping[str, Any]
     path: Path
+    failed_attempts: Sequence[Mapping[str, Any]] = ()
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -124,6 +131,31 @@ class Store:
         (directory / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
         self._write_config(directory, config)
         return directory
+
+    def put_attempt_aside(self, iteration: int, config: Mapping[str, Any]) -> None:
+        """Make room for another attempt at a run.
+
+        The files of an attempt that failed go to a subdirectory ``attempt-N`` and stay with the
+        run; those of one that the user interrupted, or that has no result, are removed.
+        """
+        directory = self._directory(iteration, config)
+        if not directory.exists():
+            return
+        outcome = directory / RUN_FILE
+        is_kept = outcome.exists() and _read_run(outcome).get('reason') != model.INTERRUPTED
+        used = [int(match[1]) for _, match in _attempts(directory)]
+        files = [path for path in directory.iterdir() if not _ATTEMPT.fullmatch(path.name)]
+        kept = directory / f'attempt-{max(used, default=0) + 1}'
+        if is_kept:
+            kept.mkdir()
+        # The result goes last: until then the attempt is found where it was.
+        for path in sorted(files, key=lambda path: path.name == RUN_FILE):
+            if is_kept:
+                path.rename(kept / path.name)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def is_complete(self, iteration: int, config: Mapping[str, Any]) -> bool:
         """Return whether the run is complete, so that it need not be measured again."""
@@ -213,6 +245,13 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def _attempts(directory: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Return the directories of the attempts that a run keeps, in order."""
+    found = [(path, _ATTEMPT.fullmatch(path.name)) for path in directory.iterdir()]
+    matching = [(path, match) for path, match in found if match]
+    return sorted(matching, key=lambda each: int(each[1][1]))
+
+
 def _read(iteration: Path, directory: Path) -> Run:
     config = _read_yaml(directory / CONFIG_FILE)
     if config_hash(config) != directory.name.removeprefix('id-'):
@@ -227,6 +266,11 @@ def _read(iteration: Path, directory: Path) -> Run:
         run=_read_run(directory / RUN_FILE),
         disclosure=_read_json(disclosure) if disclosure.exists() else {},
         path=directory,
+        failed_attempts=[
+            _read_run(path / RUN_FILE)
+            for path, _ in _attempts(directory)
+            if (path / RUN_FILE).exists()
+        ],
     )
 
 

@@ -8,7 +8,6 @@ import abc
 import contextlib
 import dataclasses
 import json
-import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,8 +21,6 @@ from trove_ceph_bench import disclosure, model, progress, report, results, shell
 
 LOG = logging.getLogger(__name__)
 
-#: The reason of a run that the user interrupted.
-INTERRUPTED = 'interrupted'
 #: For the commands that a plan runs once, at its start or its end.
 COMMAND_TIMEOUT_SEC = 1800
 
@@ -132,8 +129,8 @@ class Runner(abc.ABC):
         return {'host': self._host, 'targets': {each.name: each.disclose() for each in used}}
 
     def new_directory(self, iteration: int, config: Mapping[str, Any]) -> Path:
-        """Return the directory of a run, without the files of an earlier attempt."""
-        shutil.rmtree(self.store.run_directory(iteration, config))
+        """Return the directory of a run; the files of an attempt that failed are kept in it."""
+        self.store.put_attempt_aside(iteration, config)
         return self.store.run_directory(iteration, config)
 
     def save_run(
@@ -156,7 +153,7 @@ class Runner(abc.ABC):
                 if warning not in self._reported_warnings:
                     self.progress.print_line(f'  {warning}')
                     self._reported_warnings.add(warning)
-        if run['reason'] == INTERRUPTED:
+        if run['reason'] == model.INTERRUPTED:
             raise KeyboardInterrupt
 
     def run_command(self, name: str, command: str) -> None:

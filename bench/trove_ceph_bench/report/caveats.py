@@ -44,6 +44,7 @@ def find(
         *_of_both(found, baseline),
         *_of_loads(loads, variants),
         *_of_operations(operations),
+        *_of_attempts(found),
         *_of_runs(found),
         *_notes(loads, found),
     ]
@@ -126,6 +127,16 @@ def _of_operations(operations: Sequence[result_groups.Cell]) -> Iterator[Caveat]
     )
 
 
+def _of_attempts(found: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
+    members = [cell for cell in found if cell.failed_attempts]
+    attempts = sum(len(cell.failed_attempts) for cell in members)
+    yield from _warning(
+        f'Repeated after failures: {attempts} attempt{"s" if attempts != 1 else ""} failed and '
+        f'do not count; the figures are those of later attempts.',
+        members,
+    )
+
+
 def _of_runs(found: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
     """Yield the warnings and failure reasons of the runs themselves.
 
@@ -137,7 +148,7 @@ def _of_runs(found: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
         for run in cell.runs.values():
             messages = [*(run.run.get('warnings') or ()), run.run.get('reason')]
             # An interrupted run has its own caveat.
-            for text in (each for each in messages if each not in (None, 'interrupted')):
+            for text in (each for each in messages if each not in (None, model.INTERRUPTED)):
                 kind = _FIGURE.sub('#', text)
                 similar.setdefault(kind, []).append(text)
                 members = cells.setdefault(kind, [])

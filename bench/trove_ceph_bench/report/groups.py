@@ -103,6 +103,7 @@ def _variant(cell: result_groups.Cell, base: result_groups.Cell | None) -> dict[
         'role': cell.role,
         'repeats': len(cell.runs),
         'counted': len(cell.counted),
+        'failed_attempts': len(cell.failed_attempts),
         'figures': {metric: cell.figure(metric) for metric in _SHOWN[kind]},
         'phases': cell.phases(),
         'ratios': {metric: stats.as_dict(ratio) for metric, ratio in ratios.items()},

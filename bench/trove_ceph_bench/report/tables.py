@@ -152,7 +152,7 @@ def operations(model: Data) -> Table:
     ]
     if _any_known(groups, 'writer_before'):
         columns.append(('Commits/s before and during', _writer))
-    columns.append(('Succeeded', lambda each: Text(f'{each["counted"]} of {each["repeats"]}')))
+    columns.append(('Succeeded', _succeeded))
     return _by_variant(
         'operations',
         'Operations: wall time, stall of commits, and costs',
@@ -160,6 +160,12 @@ def operations(model: Data) -> Table:
         [title for title, _ in columns],
         lambda each: [cell(each) for _, cell in columns],
     )
+
+
+def _succeeded(each: Data) -> Text:
+    failed = each['failed_attempts']
+    note = f'{failed} failed before' if failed else ''
+    return Text(f'{each["counted"]} of {each["repeats"]}', note)
 
 
 def _writer(each: Data) -> Text:

@@ -46,7 +46,7 @@ def load_store(path, repeats=3, workloads=tuple(WORKLOADS), threads=THREADS, sca
 
     :param scale: factor for the throughput of ``ours``, for a second store to compare with
     """
-    store = results.Store(path).create(yaml.safe_dump(LOAD_PLAN, sort_keys=False))
+    store = results.Store(path).create(yaml.safe_dump(LOAD_PLAN | {'repeats': repeats}))
     for iteration in range(repeats):
         for workload in workloads:
             for count in threads:
@@ -61,7 +61,9 @@ def load_store(path, repeats=3, workloads=tuple(WORKLOADS), threads=THREADS, sca
 
 def operation_store(path, repeats=3):
     """Write a store of operations and return it."""
-    store = results.Store(path).create(yaml.safe_dump(OPERATION_PLAN, sort_keys=False))
+    store = results.Store(path).create(
+        yaml.safe_dump(OPERATION_PLAN | {'operations': {'repeats': repeats}})
+    )
     for iteration in range(repeats):
         for data_mib in DATA_MIB:
             for variant in ('stock', 'ours'):

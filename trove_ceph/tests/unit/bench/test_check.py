@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+import random
 import tempfile
 from pathlib import Path
 
@@ -7,7 +9,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.bench import sample
-from trove_ceph_bench import check
+from trove_ceph_bench import check, results
 
 
 class ThresholdsTest(base.BaseTestCase):
@@ -131,3 +133,57 @@ class CheckTest(base.BaseTestCase):
         self.assertEqual([], self._check(fast, store=self.operations))
         (failure,) = self._check(cheap, store=self.operations)
         self.assertIn('backup · 64 MiB · stock', failure)
+
+
+class RepeatsTest(base.BaseTestCase):
+    """A threshold is not met by some of the repeats."""
+
+    THRESHOLD = {'metric': 'seconds', 'variant': 'ours', 'max': 100}
+
+    def setUp(self):
+        super().setUp()
+        self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        self.config = sample.operation_config('ours', 64)
+
+    def store(self, *changes, repeats=3, **plan):
+        """Return a store with these results, each in turn for the next repeat."""
+        operations = {'operations': {'repeats': repeats, **plan}}
+        store = results.Store(self.path).create(json.dumps({'name': 'x', **operations}))
+        for iteration, each in enumerate(changes):
+            self.write(store, iteration, each)
+        return store
+
+    def write(self, store, iteration, changes):
+        run = sample.operation_run(self.config, random.Random(iteration)) | changes
+        store.write(iteration, self.config, {}, run)
+
+    def check(self, store):
+        return [str(failure) for failure in check.check(store, [self.THRESHOLD])]
+
+    def test_a_failed_repeat_fails(self):
+        lost = {'exit_code': 1, 'reason': 'run failed: a commit is lost'}
+        (failure,) = self.check(self.store({}, lost, lost))
+        self.assertIn('2 of 3 repeats failed or are not complete: run failed', failure)
+
+    def test_a_missing_repeat_fails(self):
+        (failure,) = self.check(self.store({}, {}))
+        self.assertIn('2 of 3 repeats are measured', failure)
+        self.assertEqual([], self.check(self.store({}, {}, {})))
+
+    def test_a_contender_may_have_fewer_repeats(self):
+        contender = {'name': 'ours', 'operation': 'backup', 'repeats': 2}
+        self.assertEqual([], self.check(self.store({}, {}, contenders=[contender])))
+
+    def test_a_failed_attempt_fails_also_after_a_repetition(self):
+        store = self.store({'exit_code': 1, 'reason': 'run failed: a commit is lost'}, {}, {})
+        store.put_attempt_aside(0, self.config)
+        self.write(store, 0, {})
+        (failure,) = self.check(store)
+        self.assertIn('1 attempt failed and was repeated: run failed: a commit is lost', failure)
+
+    def test_an_attempt_that_never_began_does_not_count(self):
+        unprepared = {'exit_code': 1, 'reason': 'prepare failed', 'seconds': None}
+        store = self.store(unprepared, {}, {})
+        store.put_attempt_aside(0, self.config)
+        self.write(store, 0, {})
+        self.assertEqual([], self.check(store))

@@ -214,6 +214,8 @@ class FailureTestCase(OperationsTestCase):
         self.assertEqual(1, len(self.run_plan(contender).failures))
         flag.touch()
         self.assertEqual((1, 0), self.counts(self.run_plan(contender)))
+        (retried,) = self.stored()
+        self.assertEqual([1], [each['exit_code'] for each in retried.failed_attempts])
         self.assertEqual((0, 1), self.counts(self.run_plan(contender)))
 
     @staticmethod

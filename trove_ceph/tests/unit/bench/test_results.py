@@ -87,6 +87,35 @@ class StoreTest(base.BaseTestCase):
         self.assertTrue(store.is_complete(0, self.config))
         self.assertFalse(store.is_complete(1, self.config))
 
+    def test_keeps_attempts_that_failed(self):
+        store = self._stored()
+        for number in (1, 2):
+            self._file('raw').joinpath('run.log').write_text(f'{number}')
+            failed = self.run_json | {'complete': False, 'reason': f'failed {number}'}
+            store.write(0, self.config, {}, failed)
+            store.put_attempt_aside(0, self.config)
+            self.assertFalse(self._file('run.json').exists())
+            store.run_directory(0, self.config)
+        store.write(0, self.config, {}, self.run_json)
+        (run,) = store.runs()
+        self.assertIsNone(run.run['reason'])
+        self.assertEqual(['failed 1', 'failed 2'], [each['reason'] for each in run.failed_attempts])
+        self.assertEqual('2', self._file('attempt-2/raw/run.log').read_text())
+
+    def test_keeps_no_attempt_without_a_result_or_with_an_interruption(self):
+        store = results.Store(self.path).create(PLAN)
+        store.put_attempt_aside(0, self.config)
+        for outcome in (None, {'complete': False, 'reason': 'interrupted'}):
+            self._directory_of_an_attempt(store, outcome)
+            store.put_attempt_aside(0, self.config)
+            self.assertEqual([], os.listdir(self._file('')))
+
+    def _directory_of_an_attempt(self, store, outcome):
+        store.run_directory(0, self.config)
+        self._file('raw').joinpath('run.log').write_text('')
+        if outcome:
+            store.write(0, self.config, {}, self.run_json | outcome)
+
     def test_a_run_without_outcome_is_not_listed(self):
         store = self._stored()
         store.run_directory(1, self.config)

@@ -70,6 +70,20 @@ class ModelTest(base.BaseTestCase):
         found = {name: (each['value'], each['n']) for name, each in variant['phases'].items()}
         self.assertEqual({'request': (1.5, 2), 'copying': (0.75, 2)}, found)
 
+    def test_counts_attempts_that_failed(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: sample\n')
+        config = sample.operation_config()
+        run = sample.operation_run(config, random.Random(1))
+        store.write(0, config, {}, run | {'exit_code': 1, 'reason': 'run failed'})
+        store.put_attempt_aside(0, config)
+        store.write(0, config, {}, run)
+        built = model.build(store)
+        self.assertEqual(1, built['operations'][0]['variants'][0]['failed_attempts'])
+        texts = [each['text'] for each in built['caveats']]
+        self.assertTrue([each for each in texts if '1 attempt failed and do' in each], texts)
+        self.assertIn('1 of 1 (1 failed before)', page.markdown(built))
+
     def test_sweeps(self):
         sweeps = {sweep['label']: sweep for sweep in self.loads['thread_sweeps']}
         self.assertEqual({'read', 'write', 'mixed-70-30'}, set(sweeps))

@@ -102,13 +102,20 @@ class OperationsRunner(runner.Runner):
     ) -> None:
         directory = self.new_directory(attempt.iteration, config) / results.RAW_DIRECTORY
         text = f'{number}/{self._total} {_text(attempt)}'
-        with self.progress.step(_kind(attempt), text, attempt.size_mib):
-            disclosed = self.disclose([target] if target else [])
-            operation = Operation(self._plan, attempt, target, directory, self.progress.note)
-            run = operation.measure()
-        if run['complete'] and run['exit_code'] != 0:
-            self.outcome.failures.append(f'{_text(attempt)}: {run["reason"]}')
-        self.save_run(attempt.iteration, config, disclosed, run, f'{text}: {_figures(run)}')
+        with contextlib.ExitStack() as stack:
+            with self.progress.step(_kind(attempt), text, attempt.size_mib):
+                disclosed = self.disclose([target] if target else [])
+                operation = Operation(self._plan, attempt, target, directory, self.progress.note)
+                try:
+                    run = operation.measure()
+                finally:
+                    # An aborted clean-up would leave what the attempt created, and an interruption
+                    # must not discard what it measured.
+                    stack.enter_context(self.interruptions.deferred(self.progress))
+                    operation.clean_up()
+            if run['complete'] and run['exit_code'] != 0:
+                self.outcome.failures.append(f'{_text(attempt)}: {run["reason"]}')
+            self.save_run(attempt.iteration, config, disclosed, run, f'{text}: {_figures(run)}')
 
 
 class Operation:
@@ -162,21 +169,23 @@ class Operation:
         }
 
     def measure(self) -> dict[str, Any]:
-        """Prepare, time the operation, measure its costs and clean up; return the result.
+        """Prepare, time the operation, check it and measure its costs; return the result.
 
-        The result records a failed command or an interruption; cleanup always runs.
-
-        :raises TargetUnavailableError: the server does not report the size of its data
-        :raises LoadFailedError: the committer cannot commit
+        The result records a failure or an interruption. Call :meth:`clean_up` afterwards.
         """
         try:
-            try:
-                self._prepare_and_run()
-            finally:
-                self._clean_up()
+            self._prepare_and_run()
         except KeyboardInterrupt:
             self._run |= {'complete': False, 'reason': model.INTERRUPTED}
         return self._run
+
+    def clean_up(self) -> None:
+        """Run the contender's cleanup; the result records its failure as a warning."""
+        if self._contender.cleanup:
+            self._note('cleaning up', None)
+            result = self._shell('cleanup', self._contender.cleanup, CLEANUP_TIMEOUT_SEC)
+            if not result.succeeded:
+                self._run['warnings'].append(f'cleanup failed: {result.failure()}')
 
     def _prepare_and_run(self) -> None:
         if self._contender.prepare:
@@ -250,13 +259,6 @@ class Operation:
             result = self._shell('check', self._contender.check, self._contender.timeout_sec)
             if not result.succeeded:
                 self._fail('check', result)
-
-    def _clean_up(self) -> None:
-        if self._contender.cleanup:
-            self._note('cleaning up', None)
-            result = self._shell('cleanup', self._contender.cleanup, CLEANUP_TIMEOUT_SEC)
-            if not result.succeeded:
-                self._run['warnings'].append(f'cleanup failed: {result.failure()}')
 
     def _fail(self, command: str, result: shell.Result) -> None:
         self._run |= {

@@ -65,7 +65,7 @@ class Runner(abc.ABC):
         self._settings = settings
         self._entered: dict[str, model.Target] = {}
         self._host: dict[str, Any] | None = None
-        self._interruptions = _Interruptions()
+        self.interruptions = _Interruptions()
         self._reported_warnings: set[str] = set()
 
     def run(self) -> Outcome:
@@ -77,11 +77,11 @@ class Runner(abc.ABC):
         :raises ModuleNotFoundError: a package is not installed; no run was started
         """
         report.prepare()
-        with self._interruptions as interruptions:
+        with self.interruptions:
             with self._collecting_failures(), contextlib.ExitStack() as stack:
                 with self._collecting_failures():
                     self.measure_all(stack)
-                interruptions.ignore(self.progress)
+                self.interruptions.ignore(self.progress)
                 self.progress.note('cleaning up the targets', None)
             with self._collecting_failures():
                 self._write_report()
@@ -145,7 +145,7 @@ class Runner(abc.ABC):
 
         :raises KeyboardInterrupt: the user interrupted the run
         """
-        with self._interruptions.deferred():
+        with self.interruptions.deferred():
             self.store.write(iteration, config, disclosed, run)
             self.outcome.measured += run['complete']
             self.progress.print_line(text)
@@ -178,7 +178,9 @@ class _Interruptions:
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
+        #: Answers an interruption with a message.
         self._progress: progress.Progress | None = None
+        self._ignoring = False
         self._deferring = False
         self._pending = False
 
@@ -192,24 +194,29 @@ class _Interruptions:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Defer an interruption to the end of the context."""
-        self._deferring = True
+    def deferred(self, display: progress.Progress | None = None) -> Iterator[None]:
+        """Defer an interruption to the end of the context, or of that around it.
+
+        :param display: to answer it at once with a message, if the context cleans up
+        """
+        before = self._deferring, self._progress
+        self._deferring, self._progress = True, display or self._progress
         try:
             yield
         finally:
-            self._deferring = False
-        if self._pending:
+            self._deferring, self._progress = before
+        if self._pending and not self._deferring:
             raise KeyboardInterrupt
 
     def ignore(self, display: progress.Progress) -> None:
         """From now on, answer an interruption only with a message."""
-        self._progress = display
+        self._ignoring, self._progress = True, display
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._progress is not None:
             self._progress.print_line('cleaning up; this takes a moment')
-        elif self._deferring:
-            self._pending = True
-        else:
+        if self._ignoring:
+            return
+        if not self._deferring:
             raise KeyboardInterrupt
+        self._pending = True

@@ -278,6 +278,20 @@ class FailureTestCase(OperationsTestCase):
         self.assertTrue(gone.exists())
         self.assertEqual(('leave', 'a'), self.notes[-1])
 
+    def test_an_interruption_does_not_abort_the_cleanup(self):
+        gone = self.path / 'gone'
+        outcome = self.run_plan(
+            self.contender(cleanup=f'kill -INT $PPID; sleep 0.5; touch {gone}'), repeats=2
+        )
+
+        self.assertTrue(outcome.interrupted)
+        self.assertTrue(gone.exists())
+        self.assertEqual(1, outcome.measured)
+        run = self.only_run()
+        self.assertEqual((True, None, 0), (run['complete'], run['reason'], run['exit_code']))
+        self.assertEqual([], run['warnings'])
+        self.assertIn('cleaning up; this takes a moment', self.shown.getvalue())
+
 
 class PlanCleanupTestCase(OperationsTestCase):
     def setUp(self):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trove_ceph import exceptions
 from trove_ceph_bench import (
     commit_probe,
     dataset,
@@ -177,6 +178,9 @@ class Operation:
             self._prepare_and_run()
         except KeyboardInterrupt:
             self._run |= {'complete': False, 'reason': model.INTERRUPTED}
+        except (exceptions.LoadFailedError, exceptions.TargetUnavailableError) as error:
+            # The server may be unusable for this attempt alone.
+            self._run['reason'] = str(error)
         return self._run
 
     def clean_up(self) -> None:

@@ -255,6 +255,27 @@ class FailureTestCase(OperationsTestCase):
         self.assertEqual(2, len(outcome.failures))
         self.assertTrue(gone.exists())
 
+    def test_an_unusable_server_fails_the_attempt_and_the_plan_continues(self):
+        gone = self.path / 'gone'
+        for place, error in (
+            ('Server.schema_bytes', exceptions.TargetUnavailableError('no reply')),
+            ('Writer.__enter__', exceptions.LoadFailedError('no commit')),
+        ):
+            self.useFixture(
+                fixtures.MonkeyPatch(f'{__name__}.{place}', mock.Mock(side_effect=[error, 0, 0]))
+            )
+        outcome = self.run_plan(
+            self.contender('one', cleanup=f'touch {gone}'),
+            self.contender('two'),
+            self.contender('three', target=None),
+            committer=False,
+        )
+        self.assertEqual(['no reply'], [each.rpartition(': ')[2] for each in outcome.failures])
+        self.assertEqual(3, outcome.measured)
+        self.assertTrue(gone.exists())
+        outcome = self.run_plan(self.contender('two', operation='restore'), committer=True)
+        self.assertEqual(['no commit'], [each.rpartition(': ')[2] for each in outcome.failures])
+
     def test_reports_a_failed_cleanup(self):
         self.run_plan(self.contender(cleanup='echo busy; exit 1'))
         self.assertRegex(self.only_run()['warnings'][0], '^cleanup failed: exit code 1 .*busy')

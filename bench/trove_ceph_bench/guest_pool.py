@@ -96,6 +96,10 @@ class Pool:
             for one in self._list_guests()
         )
 
+    def list_bound(self) -> Guests:
+        """Return the guests that instances have now."""
+        return [one for one in self._list_guests() if one['state'] == 'bound']
+
     def of_instance(self, instance_id: str) -> Guests:
         """Return the guests that an instance has claimed, also those not deleted since then."""
         return [one for one in self._list_guests() if one['instance_id'] == instance_id]
@@ -107,7 +111,10 @@ def _is_ready(guest: Mapping[str, Any], *states: str) -> bool:
 
 
 _AWAIT = 'wait until a guest is ready, and none is being booted or will be'
-_CHECK = 'check whether an instance has a guest that waited before the operation'
+_CHECK = (
+    'check that an instance got a guest that waited before the operation, or (cold) that it got no '
+    'guest at all'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,16 +147,28 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     pool = Pool(_list_guests)
     if arguments.verb == 'await':
         state = 'hot' if arguments.hot else 'ready'
-        file.write_text(json.dumps(pool.await_ready(arguments.timeout, state)))
+        waiting_ids = pool.await_ready(arguments.timeout, state)
+        bound = [one['guest_id'] for one in pool.list_bound()]
+        file.write_text(json.dumps({'waiting': waiting_ids, 'bound': bound}))
         return
     _, trove = cloud.clients()
     found = cloud.find_one(trove.instances, arguments.instance)
-    is_warm = pool.is_bound_to(found.id, json.loads(file.read_text()))
-    if is_warm != (arguments.start == 'warm'):
-        has = 'one of the' if is_warm else 'none of the'
+    before = json.loads(file.read_text())
+    if arguments.start == 'warm' and not pool.is_bound_to(found.id, before['waiting']):
         raise exceptions.LoadFailedError(
-            f'instance {arguments.instance} has {has} guests that waited before, so it does not '
-            f'count as {arguments.start}'
+            f'instance {arguments.instance} has none of the guests that waited before, so it does '
+            'not count as warm'
+        )
+    # It may have got another guest than those, and may have had one before the operation.
+    got = [
+        one['guest_id']
+        for one in pool.list_bound()
+        if one['instance_id'] == found.id and one['guest_id'] not in before['bound']
+    ]
+    if arguments.start == 'cold' and got:
+        raise exceptions.LoadFailedError(
+            f'instance {arguments.instance} has got the guest {got[0]}, so it does not count as '
+            'cold'
         )
 
 

@@ -142,11 +142,24 @@ class CommandTest(base.BaseTestCase):
         self.list_guests(guest('a', 'bound', instance_id='i-1'))
         self.call('check', 'shop', 'warm')
         error = self.assertRaises(exceptions.LoadFailedError, self.call, 'check', 'shop', 'cold')
-        self.assertIn('shop has one of the guests that waited before', str(error))
+        self.assertIn('shop has got the guest a', str(error))
         self.list_guests(guest('a', 'retired', instance_id='i-1'))
         self.call('check', 'shop', 'cold')
         error = self.assertRaises(exceptions.LoadFailedError, self.call, 'check', 'shop', 'warm')
         self.assertIn('it does not count as warm', str(error))
+
+    def test_cold_is_without_any_guest(self):
+        own = guest('own', 'bound', instance_id='i-1')
+        self.list_guests(guest('a'), guest('late', answer_sec=80), guest('hot', 'hot'), own)
+        self.call('await')
+        # A resize leaves an instance the guest that it had.
+        self.call('check', 'shop', 'cold')
+        for other in ('late', 'hot', 'new'):
+            self.list_guests(guest('a'), guest(other, 'bound', instance_id='i-1'))
+            error = self.assertRaises(
+                exceptions.LoadFailedError, self.call, 'check', 'shop', 'cold'
+            )
+            self.assertIn(f'got the guest {other}', str(error))
 
     def test_waits_for_a_hot_guest(self):
         self.list_guests(guest('a', 'hot'), guest('b'))

@@ -64,8 +64,9 @@ def measure(
 ) -> dict[str, Any]:
     """Run a load on prefilled targets and return the result, as in ``run.json``.
 
-    A run that fails or is interrupted by Ctrl-C after at least one measured second is returned as
-    not complete, with the reason. All processes are stopped on return.
+    A run that fails or is interrupted by Ctrl-C after at least one measured second, and one with an
+    event that failed or was stopped, is returned as not complete, with the reason. All processes
+    are stopped on return.
 
     :param directory: raw results go to its subdirectory ``raw``
     :param fio_jobs: names from ``fio.JOBS``, to run on the RBD pool before the load
@@ -87,15 +88,18 @@ def measure(
     with contextlib.ExitStack() as stack:
         phase.begin(stack)
         phase.watch()
+    figures = phase.results()
+    # Without its events the run measured something else than it was to.
+    reason = phase.reason or _failure_of(figures['events'])
     return {
         'format': model.FORMAT,
         'kind': 'load',
         'started': started,
-        'complete': phase.reason is None,
-        'reason': phase.reason,
+        'complete': reason is None,
+        'reason': reason,
         'warmup_sec': load.warmup_sec,
         'measured_sec': float(phase.seconds),
-        **phase.results(),
+        **figures,
         'fio': fio_results,
         'warnings': warnings,
     }
@@ -357,10 +361,15 @@ def find_warnings(load: model.Load, outcome: Mapping[str, Any]) -> list[str]:
         )
     if committer and committer['errors']:
         found.append(f'the committer met {committer["errors"]} errors')
-    for event in outcome['events']:
-        if event['exit_code'] != 0:
-            found.append(f'event {event["name"]} failed: {event["output"]}')
     return found
+
+
+def _failure_of(outcomes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return which event failed or was stopped, and why; None if all succeeded."""
+    for event in outcomes:
+        if event['exit_code'] != 0:
+            return f'event {event["name"]} failed: {event["output"]}'
+    return None
 
 
 def _sleep_until(moment: float) -> None:

@@ -66,8 +66,8 @@ def _of_both(found: Sequence[result_groups.Cell], baseline: str | None) -> Itera
         yield Caveat('warning', 'No measurements: this folder holds no results yet.')
         return
     yield from _warning(
-        'Interrupted: the run is not complete; its measured seconds count only if there is no '
-        'complete repeat.',
+        'Interrupted or failed: the run is not complete; its measured seconds count only if there '
+        'is no complete repeat.',
         [cell for cell in found if _any(cell, lambda run: run['complete'] is not True)],
     )
     yield from _warning(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
+import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -56,14 +57,48 @@ class WarningsTest(base.BaseTestCase):
             'host of the client was 97% busy',
             cpu={'client_cores': 0.2, 'host_cores': 4, 'host_busy': 0.97},
         )
-        for code in (1, None):
-            self.assert_warned(
-                'event snap failed: why',
-                events=[{'name': 'snap', 'exit_code': code, 'output': 'why'}],
-            )
+
+
+class Phase:
+    """Fake of a phase that measured all its seconds."""
+
+    reason = None
+    seconds = 60
+    outcome = None
+
+    def __init__(self, *arguments):
+        pass
+
+    def begin(self, stack):
+        pass
+
+    def watch(self):
+        pass
+
+    def results(self):
+        return self.outcome
 
 
 class MeasureTest(base.BaseTestCase):
+    def measured(self, **changes):
+        path = Path(self.useFixture(fixtures.TempDir()).path)
+        for name, value in (
+            ('reason', changes.pop('reason', None)),
+            ('outcome', outcome(**changes)),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(f'{__name__}.Phase.{name}', value))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.measure._Phase', Phase))
+        run = measure.measure([object()], load(), path, print)
+        return run['complete'], run['reason']
+
+    def test_a_run_with_a_failed_event_is_not_complete(self):
+        self.assertEqual((True, None), self.measured())
+        for code in (1, None):
+            events = [{'name': 'snap', 'exit_code': code, 'output': 'why'}]
+            self.assertEqual((False, 'event snap failed: why'), self.measured(events=events))
+            # It failed because the run was cut off.
+            self.assertEqual((False, 'cut'), self.measured(events=events, reason='cut'))
+
     def test_refuses_an_empty_measurement(self):
         for targets, planned in (
             ([], load()),

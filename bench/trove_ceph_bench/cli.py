@@ -81,7 +81,7 @@ def _run(parsed: argparse.Namespace) -> int:
         print(_dry_run_text(loaded, parsed.only_variant))
         return OK
     directory = parsed.directory or Path('bench-results') / loaded.name
-    store = results.Store(directory).create(loaded.text)
+    store = results.Store(directory).create(loaded.text, loaded.environment)
     display = progress.Progress(sys.stderr)
     dependencies = (store, display, targets.Settings(), parsed.only_variant)
     if isinstance(loaded, plan.LoadPlan):

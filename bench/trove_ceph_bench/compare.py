@@ -16,7 +16,7 @@ METRICS = {
 
 #: Ignored when cells are matched: the name of the plan, and the role in a report.
 _IGNORED = frozenset({'plan', 'role'})
-_TARGET = frozenset({'target', 'targets', 'commands'})
+_TARGET = frozenset({'target', 'targets', 'commands', 'environment'})
 
 
 def compare(store: results.Store, baseline: results.Store) -> dict[str, Any]:

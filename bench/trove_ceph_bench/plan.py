@@ -59,6 +59,8 @@ class LoadPlan:
     :param text: the plan as it is stored with the results
     :param prepare: command to run once before the first run, unless no run is missing
     :param cleanup: command to run once at the end, also after a failure
+    :param environment: those variables ``BENCH_…`` that the commands refer to which are set outside
+        of the plan; None if they refer to none
     """
 
     name: str
@@ -83,6 +85,7 @@ class LoadPlan:
     events: Sequence[model.Event] = ()
     prepare: str | None = None
     cleanup: str | None = None
+    environment: Mapping[str, str] | None = None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
         """Yield all measurements in order: variants alternate innermost (ABAB).
@@ -150,6 +153,8 @@ class LoadPlan:
         }
         if cell.variant.prepare:
             configuration['commands'] = {'prepare': cell.variant.prepare}
+        if self.environment is not None:
+            configuration['environment'] = dict(self.environment)
         if self.restart:
             configuration['restart'] = True
         if cell.fill_percent is not None:
@@ -211,6 +216,8 @@ class OperationsPlan:
 
     :param settle_sec: how long the committer runs alone before and after each operation
     :param cleanup: command to run once at the end, also after a failure, for shared resources
+    :param environment: those variables ``BENCH_…`` that the commands refer to which are set outside
+        of the plan; None if they refer to none
     """
 
     name: str
@@ -222,6 +229,7 @@ class OperationsPlan:
     committer: bool = True
     settle_sec: int = 10
     cleanup: str | None = None
+    environment: Mapping[str, str] | None = None
 
     def attempts(self, only: Sequence[str] = ()) -> Iterator[Attempt]:
         """Yield all measurements in order: small data first, contenders alternating."""
@@ -247,4 +255,4 @@ class OperationsPlan:
             'data_mib': attempt.size_mib,
             'settle_sec': self.settle_sec,
             'committer': self.committer,
-        }
+        } | ({} if self.environment is None else {'environment': dict(self.environment)})

@@ -17,7 +17,15 @@ from oslo_utils import units
 from trove_ceph import exceptions, schema_problems, yaml_file
 from trove_ceph.schema_problems import ValuePath
 from trove_ceph.yaml_file import Problem
-from trove_ceph_bench import dataset, model, plan, plan_schema, target_specs, workloads
+from trove_ceph_bench import (
+    command_environment,
+    dataset,
+    model,
+    plan,
+    plan_schema,
+    target_specs,
+    workloads,
+)
 
 _SHIPPED = importlib.resources.files('trove_ceph_bench') / 'plans'
 _VARIABLE = re.compile(r'\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}')
@@ -62,7 +70,11 @@ def load(
         if settings:
             note = f'# {source} with: {" ".join(settings)}\n'
             text = note + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        return _checked(_with_variables(content, environment), text)
+        checked = _checked(_with_variables(content, environment), text)
+        if used := _variables_of_commands(checked):
+            found = command_environment.values(used, environment)
+            return dataclasses.replace(checked, environment=found)
+        return checked
     except yaml.YAMLError as error:
         raise exceptions.InvalidPlanError(
             f'{source}: invalid YAML: {" ".join(str(error).split())}'
@@ -132,6 +144,20 @@ def _with_variables(value: Any, environment: Mapping[str, str], path: ValuePath 
         return default
 
     return _VARIABLE.sub(replacement, value)
+
+
+def _variables_of_commands(loaded: plan.LoadPlan | plan.OperationsPlan) -> set[str]:
+    """Return the variables of which commands use the values from outside the plan."""
+    names = command_environment.names
+    if isinstance(loaded, plan.LoadPlan):
+        events = names(event.command for event in loaded.events) - command_environment.OF_TARGET
+        return events | names([loaded.prepare, *(each.prepare for each in loaded.variants)])
+    found = set[str]()
+    for each in loaded.contenders:
+        commands = (each.prepare, each.run, each.check, each.cleanup, *each.cost.values())
+        given = command_environment.OF_TARGET if each.target else frozenset[str]()
+        found |= names(commands) - given - command_environment.OF_ATTEMPT
+    return found
 
 
 def _checked(content: dict[str, Any], text: str) -> plan.LoadPlan | plan.OperationsPlan:

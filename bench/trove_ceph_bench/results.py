@@ -73,11 +73,13 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
-    def create(self, plan_text: str) -> 'Store':
+    def create(self, plan_text: str, environment: Mapping[str, str] | None = None) -> 'Store':
         """Create the folder, or continue one that holds results of a plan of the same name.
 
         :param plan_text: stored as ``plan.yaml``; it replaces that of a continued folder, so that
             a plan may grow between two runs
+        :param environment: the variables on which the plan's commands depend, None if there are
+            none; those of the results must have been the same
         :raises InvalidPlanError: the plan holds a password
         """
         plan = yaml.safe_load(plan_text)
@@ -90,6 +92,7 @@ class Store:
         if self.path.exists() and not self._is_empty():
             self.open()
             self._refuse_other_plan(plan)
+            self._refuse_other_environment(environment)
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.path / FORMAT_FILE, f'trove-ceph-bench {model.FORMAT}\n')
         write_text(self.path / PLAN_FILE, plan_text)
@@ -218,6 +221,25 @@ class Store:
                 f'name another folder'
             )
 
+    def _refuse_other_environment(self, environment: Mapping[str, str] | None) -> None:
+        for run in self.runs():
+            before = run.config.get('environment')
+            where = f'{self.path}: {run.path.relative_to(self.path)}'
+            if before is None and environment is not None:
+                raise exceptions.ResultsFormatError(
+                    f'{where} does not tell the values of the variables BENCH_… that the commands '
+                    f'of the plan use, because an older version measured it, or another plan; '
+                    f'name another folder'
+                )
+            old, new = before or {}, environment or {}
+            for name in sorted(old.keys() | new.keys()):
+                if old.get(name) != new.get(name):
+                    raise exceptions.ResultsFormatError(
+                        f'{where} was measured with {name} {old.get(name, "unset")}, which is now '
+                        f'{new.get(name, "unset")}, and the commands of the plan use it; set it as '
+                        f'before, or name another folder'
+                    )
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file atomically: after a crash it is either the old one or the new one."""
@@ -321,6 +343,11 @@ def _damaged(path: Path, why: str) -> exceptions.ResultsFormatError:
 
 def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + '\n'
+
+
+def holds_secret(content: Any) -> bool:
+    """Return whether the store would refuse content, since it seems to hold a password."""
+    return next(_secrets(content), None) is not None
 
 
 def _refuse_secrets(name: str, content: Any) -> None:

@@ -43,6 +43,24 @@ def operations_plan(**more):
     return plan.OperationsPlan(**defaults | more)
 
 
+class EnvironmentTestCase(base.BaseTestCase):
+    def test_is_a_part_of_the_configuration_if_there_is_one(self):
+        for make in (self.of_load, self.of_operation):
+            self.assertNotIn('environment', make())
+            found = make(environment={'BENCH_POOL': 'fast'})
+            self.assertEqual({'BENCH_POOL': 'fast'}, found['environment'])
+
+    @staticmethod
+    def of_load(**more):
+        loads = load_plan(**more)
+        return loads.configuration(next(loads.cells()), DATA)
+
+    @staticmethod
+    def of_operation(**more):
+        operations = operations_plan(**more)
+        return operations.configuration(next(operations.attempts()))
+
+
 class LoadPlanTestCase(base.BaseTestCase):
     def test_order(self):
         cells = list(load_plan().cells())

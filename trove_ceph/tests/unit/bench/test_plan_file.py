@@ -139,6 +139,28 @@ class LoadTestCase(PlanFileTestCase):
             plan_file.load('nowhere', {})
 
 
+class EnvironmentTestCase(PlanFileTestCase):
+    """The variables on which the commands of a plan depend."""
+
+    SET = REQUIRED | dict.fromkeys(
+        ('BENCH_POOL', 'BENCH_QUIESCE', 'BENCH_ZONE', 'BENCH_DIRECTORY', 'BENCH_PASSWORD'), 'x'
+    )
+
+    def names(self, name):
+        return plan_file.load(name, self.SET).environment.keys()
+
+    def test_of_operations(self):
+        # An attempt without a target takes the pool from outside, one with a target does not.
+        self.assertEqual({'BENCH_POOL'}, self.names('storage-copy'))
+        self.assertEqual(set(), self.names('backup-increment'))
+        self.assertIsNone(plan_file.load('quick', self.SET).environment)
+        self.assertEqual({'BENCH_ZONE'}, self.names('create-latency') - {'BENCH_STOCK_INSTANCE'})
+
+    def test_of_loads(self):
+        # That of the plan's own prepare.
+        self.assertEqual({'BENCH_QUIESCE'}, self.names('backup-tps'))
+
+
 class PaperTestCase(PlanFileTestCase):
     """The plans of the reference documents have the figures of these."""
 

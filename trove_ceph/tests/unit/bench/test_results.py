@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -116,6 +117,30 @@ class StoreTest(base.BaseTestCase):
         if outcome:
             store.write(0, self.config, {}, self.run_json | outcome)
 
+    def test_refuses_a_run_of_an_unknown_environment(self):
+        self._stored()
+        results.Store(self.path).create(PLAN)
+        for environment in ({}, {'BENCH_POOL': 'fast'}):
+            self._refused_environment(environment, 'does not tell the values of the variables')
+
+    def _refused_environment(self, environment, words):
+        error = self.assertRaises(
+            exceptions.ResultsFormatError,
+            results.Store(self.path).create,
+            'name: tuning\nmore: 1\n',
+            environment,
+        )
+        self.assertIn(words, str(error))
+        self.assertEqual(PLAN, (self.path / 'plan.yaml').read_text())
+
+    def test_resumes_in_the_same_environment(self):
+        fast = {'BENCH_POOL': 'fast'}
+        self.config |= {'environment': fast}
+        self._stored()
+        results.Store(self.path).create(PLAN, fast)
+        self._refused_environment({'BENCH_POOL': 'slow'}, 'BENCH_POOL fast, which is now slow')
+        self._refused_environment({}, 'BENCH_POOL fast, which is now unset')
+
     def test_a_run_without_outcome_is_not_listed(self):
         store = self._stored()
         store.run_directory(1, self.config)
@@ -203,6 +228,7 @@ class StoreTest(base.BaseTestCase):
         }
         for name, (text, word) in damages.items():
             with self.subTest(name):
+                shutil.rmtree(self.path, ignore_errors=True)
                 self._stored()
                 self._file(name).write_text(text)
                 self._refused('damaged', word, str(self._file(name)))

@@ -186,8 +186,7 @@ def _observe(
 ) -> Iterator[str]:
     """Yield each bound that one cell misses."""
     metric = threshold['metric']
-    values = cell.values(metric)
-    if not values:
+    if not cell.values(metric):
         yield f'{metric} was not measured'
         return
     for bound, sign in (('min', 1), ('max', -1)):
@@ -197,7 +196,7 @@ def _observe(
             )
         if f'{bound}_ratio' in threshold:
             other = group.cells.get(threshold['to'])
-            ratio = stats.ratio(values, other.values(metric)) if other else None
+            ratio = result_groups.ratio(cell, other, metric) if other else None
             yield from _compare(
                 _range(ratio, conservative),
                 threshold[f'{bound}_ratio'],

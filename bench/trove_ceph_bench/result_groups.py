@@ -6,6 +6,7 @@ conditions, which differ only in the variant. Report, comparison and check are b
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -201,6 +202,35 @@ class Cell:
         return {
             name: stats.as_dict(stats.mean(list(each.values()))) for name, each in found.items()
         }
+
+
+def ratio(of: Cell, to: Cell, metric: str) -> stats.Estimate | None:
+    """Return the ratio of a metric of two cells of a group; None as in :func:`stats.ratio`.
+
+    The repeats are pairs only if the cells were measured in turn.
+    """
+    ours, theirs = of.values(metric), to.values(metric)
+    if are_in_turn(of, to):
+        return stats.ratio(ours, theirs)
+    return stats.unpaired_ratio(list(ours.values()), list(theirs.values()))
+
+
+def are_in_turn(one: Cell, other: Cell) -> bool:
+    """Return whether the repeats that two cells share were each measured one after the other.
+
+    They were if both runs of a repeat are of the same session, which is one run of the command. Of
+    results that have no session, every repeat must have ended before the next began.
+    """
+    older: list[tuple[str, str]] = []
+    for key in sorted(one.counted.keys() & other.counted.keys()):
+        runs = [cell.counted[key].run for cell in (one, other)]
+        sessions = {run.get('session') for run in runs}
+        if len(sessions) > 1:
+            return False
+        if sessions == {None}:
+            started = [str(run.get('started')) for run in runs]
+            older.append((min(started), max(started)))
+    return all(before <= after for (_, before), (after, _) in itertools.pairwise(older))
 
 
 @dataclasses.dataclass(frozen=True)

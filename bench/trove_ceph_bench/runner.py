@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import signal
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -66,6 +67,7 @@ class Runner(abc.ABC):
         self._entered: dict[str, model.Target] = {}
         self._host: dict[str, Any] | None = None
         self.interruptions = _Interruptions()
+        self._session = uuid.uuid4().hex
         self._reported_warnings: set[str] = set()
 
     def run(self) -> Outcome:
@@ -146,7 +148,7 @@ class Runner(abc.ABC):
         :raises KeyboardInterrupt: the user interrupted the run
         """
         with self.interruptions.deferred():
-            self.store.write(iteration, config, disclosed, run)
+            self.store.write(iteration, config, disclosed, {**run, 'session': self._session})
             self.outcome.measured += run['complete']
             self.progress.print_line(text)
             for warning in run['warnings']:

@@ -77,8 +77,9 @@ def ratio(
 ) -> Estimate | None:
     """Return the ratio ``of / to`` of two variants that were measured in turns.
 
-    Each repeat measured both shortly after one another, so its two values are a pair. If the
-    variants have different repeats, the values are not paired: see :func:`unpaired_ratio`.
+    Each repeat measured both shortly after one another, so its two values are a pair; the caller
+    knows that. If the variants have different repeats, the values are not paired: see
+    :func:`unpaired_ratio`.
 
     :param of: values by the number of the repeat
     :param to: values of the variant to compare with, by the number of the repeat

@@ -6,6 +6,7 @@ weaken the conclusions; those of level ``note`` only limit them.
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -78,6 +79,11 @@ def _of_both(found: Sequence[result_groups.Cell], baseline: str | None) -> Itera
         'Repeats are missing: the variants of this comparison have different repeats, so they are '
         'not paired.',
         list(_unbalanced(found)),
+    )
+    yield from _warning(
+        'Not measured in turn: the runs of a repeat are of different runs of the command, so they '
+        'are not paired, and a change of the host in between counts as one of the variant.',
+        list(_apart(found)),
     )
     yield from _warning(
         'The target was changed between runs: the report shows only the later one.',
@@ -244,6 +250,13 @@ def _unbalanced(found: Sequence[result_groups.Cell]) -> Iterator[result_groups.C
     for group in result_groups.group(found):
         repeats = [frozenset(cell.counted) for cell in group.cells.values()]
         if len(set(repeats)) > 1:
+            yield from group.cells.values()
+
+
+def _apart(found: Sequence[result_groups.Cell]) -> Iterator[result_groups.Cell]:
+    for group in result_groups.group(found):
+        pairs = itertools.combinations(group.cells.values(), 2)
+        if not all(result_groups.are_in_turn(one, other) for one, other in pairs):
             yield from group.cells.values()
 
 

@@ -94,10 +94,7 @@ def _variant(cell: result_groups.Cell, base: result_groups.Cell | None) -> dict[
     kind = cell.config['kind']
     ratios = {}
     if base is not None and base is not cell:
-        ratios = {
-            metric: stats.ratio(cell.values(metric), base.values(metric))
-            for metric in _COMPARED[kind]
-        }
+        ratios = {metric: result_groups.ratio(cell, base, metric) for metric in _COMPARED[kind]}
     return {
         'variant': cell.variant,
         'role': cell.role,

@@ -120,12 +120,12 @@ def _row(
 ) -> dict[str, Any]:
     kind = group.conditions['kind']
     metric = reference['metric'] if reference else result_groups.DECISIVE[kind]
-    of, to = (group.cells[declared[key]].values(metric) for key in ('of', 'to'))
+    of, to = (group.cells[declared[key]] for key in ('of', 'to'))
     return {
         'name': declared['name'],
         'of': declared['of'],
         'to': declared['to'],
         'metric': metric,
-        'ratio': stats.as_dict(stats.ratio(of, to)),
+        'ratio': stats.as_dict(result_groups.ratio(of, to, metric)),
         'reference': dict(reference) if reference else None,
     }

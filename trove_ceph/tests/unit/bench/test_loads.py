@@ -349,6 +349,13 @@ class ResumeTestCase(LoadRunnerTestCase):
         self.assertEqual([('report',)], self.notes)
         self.assertIn('16 of 16 runs are measured already', self.shown.getvalue())
 
+    def test_a_run_has_the_session_that_measured_it(self):
+        self.run_plan(repeats=1, only=['ours'])
+        self.run_plan(repeats=1)
+        found = {(run.config['variant'], run.run['session']) for run in self.stored()}
+        self.assertEqual(2, len(found))
+        self.assertEqual(2, len({session for _, session in found}))
+
     def test_a_plan_that_grew(self):
         self.run_plan(repeats=1)
         self.notes.clear()

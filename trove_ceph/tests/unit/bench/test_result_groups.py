@@ -69,6 +69,39 @@ class CellTest(base.BaseTestCase):
         self.assertIn('value', cell.figure('tps'))
 
 
+class RatioTest(base.BaseTestCase):
+    """Repeats are pairs if the variants were measured in turn."""
+
+    def method(self, ours, theirs):
+        """Return the method of a ratio of runs with these changes, by repeat."""
+        (group,) = result_groups.group(
+            result_groups.gather(
+                make_run(iteration, changes, variant=variant)
+                for variant, runs in (('ours', ours), ('stock', theirs))
+                for iteration, changes in enumerate(runs)
+            )
+        )
+        ratio = result_groups.ratio(group.cells['ours'], group.cells['stock'], 'tps')
+        return ratio.method
+
+    def test_of_one_session(self):
+        one, two = {'session': 'a'}, {'session': 'b'}
+        self.assertEqual('paired', self.method([one, one], [one, one]))
+        self.assertEqual('paired', self.method([one, two], [one, two]))
+        self.assertEqual('unpaired', self.method([one, one], [two, two]))
+        self.assertEqual('unpaired', self.method([one, one], [one, two]))
+        self.assertEqual('unpaired', self.method([one, one], [one, {}]))
+
+    def test_of_results_without_a_session(self):
+        def at(*hours):
+            return [{'started': f'2026-11-21T{hour:02d}:00:00+00:00'} for hour in hours]
+
+        self.assertEqual('paired', self.method(at(0, 2, 4), at(1, 3, 5)))
+        self.assertEqual('paired', self.method(at(1, 2), at(0, 3)))
+        # One variant after the other.
+        self.assertEqual('unpaired', self.method(at(0, 1, 2), at(3, 4, 5)))
+
+
 class GroupTest(base.BaseTestCase):
     def test_groups_variants_with_the_same_conditions(self):
         found = result_groups.group(

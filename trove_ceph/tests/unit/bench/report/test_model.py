@@ -284,6 +284,10 @@ class CaveatsTest(base.BaseTestCase):
         )
         self.assertTrue(any(each.startswith('Data in memory') for each in found))
 
+    def test_not_measured_in_turn(self):
+        found = self._caveats(('ours', {}, {'session': 'a'}), ('stock', {}, {'session': 'b'}))
+        self._assert_only(found, 'Not measured in turn')
+
     def test_failed_statements_and_events(self):
         event = {'name': 'snapshot', 'at_sec': 1.0, 'ended_sec': 2.0, 'exit_code': 2}
         self._assert_only(self._caveats(('ours', {}, {'events': [event]})), 'An event failed')

@@ -9,7 +9,8 @@ cells that it applies to, and a key that is absent matches every cell::
     -{metric: seconds, operation: backup, variant: ours, max: 30, conservative: true}
 
 The mean is compared with the bound, or with ``conservative`` the less favourable end of its
-interval. For a metric with outliers, such as the largest commit gap, it is always the worst repeat.
+interval. For a metric with outliers, such as the largest commit gap, it is always the worst repeat;
+for its ratio, the worst repeat to the median of the other variant.
 
 A cell that a threshold applies to must have all repeats of the plan, and none may have failed, not
 even an attempt that was repeated since then.
@@ -196,9 +197,8 @@ def _observe(
             )
         if f'{bound}_ratio' in threshold:
             other = group.cells.get(threshold['to'])
-            ratio = result_groups.ratio(cell, other, metric) if other else None
             yield from _compare(
-                _range(ratio, conservative),
+                _relative(cell, other, metric, conservative) if other else None,
                 threshold[f'{bound}_ratio'],
                 sign,
                 f'ratio of {metric} to {threshold["to"]}',
@@ -212,6 +212,19 @@ def _absolute(
         spread = cell.spread(metric)
         return None if spread is None else (spread.low, spread.high)
     return _range(cell.estimate(metric), conservative)
+
+
+def _relative(
+    cell: result_groups.Cell, other: result_groups.Cell, metric: str, conservative: bool
+) -> tuple[float | None, float | None] | None:
+    if result_groups.METRICS[metric].center == 'median':
+        ours, theirs = cell.spread(metric), other.spread(metric)
+        if ours is None or theirs is None or theirs.median <= 0:
+            return None
+        # A mean would hide one long stall among short ones. The median of the other variant: its
+        # own outliers must neither hide a stall nor make one.
+        return ours.low / theirs.median, ours.high / theirs.median
+    return _range(result_groups.ratio(cell, other, metric), conservative)
 
 
 def _range(

@@ -92,6 +92,26 @@ class CheckTest(base.BaseTestCase):
         (failure,) = self._check(cells | {'max': 190})
         self.assertIn('gap_max_ms is 197, above 190', failure)
 
+    def test_the_worst_repeat_counts_for_ratios_of_gaps(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('{name: x, repeats: 10}')
+        for iteration in range(10):
+            # Nine short stalls and a long one, against ten of 100 ms, of which one is longer.
+            for variant, gap in (
+                ('ours', 10_000.0 if iteration == 9 else 10.0),
+                ('stock', 50_000.0 if iteration == 9 else 100.0),
+            ):
+                config = sample.load_config(variant)
+                run = sample.load_run(config, random.Random(iteration))
+                run['committer'] = run['committer'] | {'gap_max_ms': gap}
+                store.write(iteration, config, {}, run)
+        bound = {'metric': 'gap_max_ms', 'variant': 'ours', 'to': 'stock'}
+        (failure,) = self._check(bound | {'max_ratio': 2}, store=store)
+        self.assertIn('ratio of gap_max_ms to stock is 100, above 2.00', failure)
+        self.assertEqual([], self._check(bound | {'max_ratio': 100}, store=store))
+        (failure,) = self._check(bound | {'min_ratio': 0.2}, store=store)
+        self.assertIn('is 0.100, below', failure)
+
     def test_conservative_compares_the_interval_with_the_bound(self):
         cells = {'variant': 'ours', 'to': 'stock', 'workload': 'write', 'threads': 16}
         threshold = cells | {'metric': 'tps', 'min_ratio': 1.38}

@@ -121,13 +121,13 @@ class Operations:
         with self._killed(instance_id) as writer:
             process = self._start_failover(instance_id)
             try:
-                present = self._await_commit(instance_id, lambda _: _raise_if_ended(process))
+                host = self._await_commit(instance_id, lambda _: _raise_if_ended(process))
             finally:
                 process.terminate()
-        if lost := self._lost(writer, present):
+        if lost := self._lost(writer, host):
             raise exceptions.LoadFailedError(
-                f'{lost} of {writer.rows} acknowledged commits are lost after the failover of '
-                f'{instance}'
+                f'{lost} of {len(writer.acknowledged)} acknowledged commits are lost after the '
+                f'failover of {instance}'
             )
 
     def recover(self, instance: str, backup: str, name: str) -> None:
@@ -141,8 +141,8 @@ class Operations:
         source = self._get(instance)
         with self._killed(source.id) as writer:
             restored_id = self._request_restore(found, source, name)
-            present = self._await_commit(restored_id, self._raise_if_failed)
-        self._lost(writer, present)
+            host = self._await_commit(restored_id, self._raise_if_failed)
+        self._lost(writer, host)
 
     def _request_restore(self, backup: Any, source: Any, name: str, zone: str | None = None) -> str:
         instance = self._trove.instances.create(
@@ -183,13 +183,13 @@ class Operations:
             'with "trove-ceph-bench first-commit create"'
         )
 
-    def _lost(self, writer: ledger.Writer, present: int) -> int:
-        lost = max(0, writer.rows - present)
+    def _lost(self, writer: ledger.Writer, host: str) -> int:
+        lost = len(set(writer.acknowledged) - self._client.numbers(host))
         self._record(LOST, lost)
         return lost
 
-    def _await_commit(self, instance_id: str, check: Callable[[Any], None]) -> int:
-        """Wait for the first commit; return the number of rows that were there before.
+    def _await_commit(self, instance_id: str, check: Callable[[Any], None]) -> str:
+        """Wait for the first commit; return the address at which it was.
 
         :param check: called with the listed instance; raises when there is nothing to wait for
         """
@@ -201,9 +201,9 @@ class Operations:
             until = self._start_wait(trove_operations.listing_poll_sec([listed]))
             while True:
                 for host in trove_operations.hosts_of(listed):
-                    if (rows := self._client.commit(host)) is not None:
+                    if self._client.commit(host) is not None:
                         self._phase('first-commit')
-                        return rows
+                        return host
                 if not until.pause(_COMMIT_POLL_SEC):
                     break
         raise exceptions.LoadFailedError(

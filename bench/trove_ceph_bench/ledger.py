@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that commits rows and counts what the server acknowledged.
+"""A client that commits numbered rows and remembers which the server acknowledged.
 
-Unlike the committer, it keeps all rows: after a failure the number of rows tells how many
-acknowledged commits the server has lost.
+Unlike the committer, it keeps all rows: after a failure the numbers in the table tell which
+acknowledged commits the server has lost. How many rows there are does not tell it: one that was
+committed, but not acknowledged any more, would stand for one that is lost.
 """
 
 import dataclasses
@@ -22,9 +23,14 @@ CONNECT_TIMEOUT_SEC = 1
 #: A killed server does not close its connections.
 REPLY_TIMEOUT_SEC = 5
 
-_CREATE = f'CREATE TABLE IF NOT EXISTS {TABLE} (id INT AUTO_INCREMENT PRIMARY KEY)'
+#: Only rows of a writer have numbers.
+_CREATE = (
+    f'CREATE TABLE IF NOT EXISTS {TABLE} (id INT AUTO_INCREMENT PRIMARY KEY, number BIGINT UNIQUE)'
+)
 _COUNT = f'SELECT COUNT(*) FROM {TABLE}'
 _COMMIT = f'INSERT INTO {TABLE} () VALUES ()'
+_NUMBERS = f'SELECT number FROM {TABLE} WHERE number IS NOT NULL'
+_COMMIT_NUMBER = f'INSERT INTO {TABLE} (number) VALUES (%s)'
 _FIRST_TIMEOUT_SEC = 60
 _POLL_SEC = 0.02
 
@@ -109,6 +115,18 @@ class Client:
             return None
         return int(rows)
 
+    def numbers(self, host: str) -> set[int]:
+        """Return the numbers of the rows that a server has of writers.
+
+        :raises LoadFailedError: it does not answer, or has no ledger
+        """
+        try:
+            with self.connection(host) as connection, connection.cursor() as cursor:
+                cursor.execute(_NUMBERS)
+                return {int(number) for (number,) in cursor.fetchall()}
+        except _FAILED as error:
+            raise exceptions.LoadFailedError(f'{host}: cannot read the ledger: {error}') from error
+
 
 class Reader:
     """Read from a server in a thread while entered.
@@ -153,9 +171,9 @@ class Reader:
 
 
 class Writer:
-    """Commit rows in a thread while entered, until a commit fails.
+    """Commit numbered rows in a thread while entered, until a commit fails.
 
-    :ivar rows: of the ledger when the last commit was acknowledged
+    :ivar acknowledged: the numbers of the rows whose commits were acknowledged, in order
     :ivar error: the first failure, after which nothing is committed; None: there was none
     """
 
@@ -170,7 +188,7 @@ class Writer:
         self._start_wait = start_wait
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.rows = 0
+        self.acknowledged: list[int] = []
         self.error: Exception | None = None
 
     def __enter__(self) -> 'Writer':
@@ -182,32 +200,33 @@ class Writer:
         self._thread.join()
 
     def wait_for(self, rows: int) -> None:
-        """Wait until so many rows are committed.
+        """Wait until so many commits of this writer are acknowledged.
 
         :raises LoadFailedError: a commit failed, or this took more than a minute
         """
         deadline = self._start_wait(_FIRST_TIMEOUT_SEC)
-        while self.rows < rows:
+        while len(self.acknowledged) < rows:
             if self.error:
                 raise exceptions.LoadFailedError(f'{self._host}: no commit: {self.error}')
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.LoadFailedError(
-                    f'{self._host}: {self.rows} of {rows} commits within {_FIRST_TIMEOUT_SEC} s'
+                    f'{self._host}: {len(self.acknowledged)} of {rows} commits within '
+                    f'{_FIRST_TIMEOUT_SEC} s'
                 )
 
     def _run(self) -> None:
         try:
             with self._client.connection(self._host) as connection, connection.cursor() as cursor:
                 cursor.execute(_CREATE)
-                cursor.execute(_COUNT)
-                ((rows,),) = cursor.fetchall()
-                self.rows = int(rows)
+                cursor.execute(_NUMBERS)
+                number = max((int(found) for (found,) in cursor.fetchall()), default=0)
                 is_last = False
                 while not is_last:
                     # The last commit follows the request to stop, so it tells whether the server
                     # still lives then.
                     is_last = self._stopped.is_set()
-                    cursor.execute(_COMMIT)
-                    self.rows += 1
+                    number += 1
+                    cursor.execute(_COMMIT_NUMBER, (number,))
+                    self.acknowledged.append(number)
         except _FAILED as error:
             self.error = error

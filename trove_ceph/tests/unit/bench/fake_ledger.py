@@ -11,12 +11,14 @@ class Servers:
     """Servers by host; one without rows does not answer.
 
     :ivar rows: number of rows in the ledger of each server
+    :ivar numbers: the numbers of those that have one
     :ivar dies_after: the number of rows at which a server fails; None: it does not
     :ivar failures: raised by the next statements
     """
 
     def __init__(self):
         self.rows = {}
+        self.numbers = {}
         self.dies_after = None
         self.failures = []
         self.logins = []
@@ -30,10 +32,11 @@ class Servers:
         return _Connection(self, login['host'])
 
     def kill(self, host):
-        """Kill a server; return the rows of its ledger. Connections break for good."""
+        """Kill a server; return the numbers of its ledger. Connections break for good."""
         with self.lock:
             self.kills += 1
-            return self.rows.pop(host)
+            del self.rows[host]
+            return self.numbers.pop(host, [])
 
 
 class _Connection:
@@ -51,8 +54,9 @@ class _Connection:
     def cursor(self):
         return contextlib.nullcontext(self)
 
-    def execute(self, statement):
+    def execute(self, statement, values=()):
         servers = self._servers
+        self._statement = statement
         with servers.lock:
             if servers.failures:
                 raise servers.failures.pop(0)
@@ -61,6 +65,9 @@ class _Connection:
                 raise pymysql.OperationalError(2013, 'Lost connection to MySQL server')
             if statement.startswith('INSERT'):
                 servers.rows[self._host] += 1
+                servers.numbers.setdefault(self._host, []).extend(values)
 
     def fetchall(self):
-        return ((self._servers.rows[self._host],),)
+        if 'COUNT' in self._statement:
+            return ((self._servers.rows[self._host],),)
+        return tuple((number,) for number in self._servers.numbers.get(self._host, ()))

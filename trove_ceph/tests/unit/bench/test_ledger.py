@@ -37,22 +37,30 @@ class LedgerTest(base.BaseTestCase):
             self.assertIsNone(self.client.commit('192.0.2.1'))
             self.assertIs(failure, self.client.error)
 
-    def test_writer_counts_what_is_acknowledged(self):
+    def test_writer_remembers_what_is_acknowledged(self):
         self.servers.rows['192.0.2.1'] = 3
+        self.servers.numbers['192.0.2.1'] = [1, 2]
         self.servers.dies_after = 10
         with ledger.Writer(self.client, '192.0.2.1') as writer:
             writer.wait_for(5)
             # It ends by itself when the server dies.
             writer._thread.join()
-        self.assertEqual((10, 10), (writer.rows, self.servers.rows['192.0.2.1']))
+        self.assertEqual(list(range(3, 10)), writer.acknowledged)
         self.assertIsInstance(writer.error, pymysql.OperationalError)
 
     def test_writer_stops(self):
         self.servers.rows['192.0.2.1'] = 0
         with ledger.Writer(self.client, '192.0.2.1') as writer:
             writer.wait_for(1)
-        self.assertEqual(writer.rows, self.servers.rows['192.0.2.1'])
+        self.assertEqual(writer.acknowledged, self.servers.numbers['192.0.2.1'])
         self.assertIsNone(writer.error)
+
+    def test_writer_waits_for_commits_of_its_own(self):
+        self.servers.rows['192.0.2.1'] = 20
+        self.servers.dies_after = 21
+        with ledger.Writer(self.client, '192.0.2.1') as writer:
+            self.assertRaises(exceptions.LoadFailedError, writer.wait_for, 20)
+        self.assertEqual([1], writer.acknowledged)
 
     def test_no_commit_is_an_error(self):
         with ledger.Writer(self.client, '192.0.2.1') as writer:
@@ -75,6 +83,16 @@ class LedgerTest(base.BaseTestCase):
         self.assertIsNone(self.client.rows('192.0.2.1'))
         self.servers.rows['192.0.2.1'] = 4
         self.assertEqual((4, 4), (self.client.rows('192.0.2.1'), self.servers.rows['192.0.2.1']))
+
+    def test_numbers_are_those_of_writers(self):
+        error = self.assertRaises(exceptions.LoadFailedError, self.client.numbers, '192.0.2.1')
+        self.assertIn('cannot read the ledger', str(error))
+        self.servers.rows['192.0.2.1'] = 0
+        self.client.commit('192.0.2.1')
+        with ledger.Writer(self.client, '192.0.2.1') as writer:
+            writer.wait_for(1)
+        self.client.commit('192.0.2.1')
+        self.assertEqual(set(writer.acknowledged), self.client.numbers('192.0.2.1'))
 
     def test_reader_finds_the_longest_time_without_an_answer(self):
         answers = [True, False, False, True, True]

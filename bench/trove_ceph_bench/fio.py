@@ -17,8 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oslo_log import log as logging
+
 from trove_ceph import exceptions
+from trove_ceph.host import rbd_pool
 from trove_ceph_bench import model
+
+LOG = logging.getLogger(__name__)
 
 PROGRAM = 'fio'
 #: 16 KiB is InnoDB's page size, and 8 KiB that of other databases (Red Hat, 2016, names both);
@@ -102,9 +107,12 @@ def on_pool(
     """Run jobs through librbd on a scratch image in the pool of a server's image.
 
     The other parameters and errors are those of :func:`on_directory`.
+
+    :raises StorageCommandError: the scratch image could not be created or removed
     """
     _check(jobs)
-    with _scratch_image(image, size_mib) as name:
+    pool = rbd_pool.RbdPool(image.conf, image.user, image.pool)
+    with _scratch_image(pool, size_mib) as name:
         scratch = dataclasses.replace(image, name=name)
         fill(scratch, 0, size_mib)
         return _run_all(_location(scratch), jobs, seconds, size_mib, raw, {'CEPH_CONF': image.conf})
@@ -163,14 +171,24 @@ def _fio(options: Sequence[str], timeout_sec: int, environment: Mapping[str, str
 
 
 @contextlib.contextmanager
-def _scratch_image(image: model.Image, size_mib: int) -> Iterator[str]:
+def _scratch_image(pool: rbd_pool.RbdPool, size_mib: int) -> Iterator[str]:
+    """Create an image and return its name; remove it at the end, also after a failure.
+
+    The removal waits until Ceph has forgotten a client that was killed.
+    """
     name = f'bench-fio-{uuid.uuid4().hex[:12]}'
-    rbd = ['rbd', '--conf', image.conf, '--id', image.user]
-    _run([*rbd, 'create', '--size', f'{size_mib}M', f'{image.pool}/{name}'], _GRACE_SEC, {})
     try:
+        # Also a command that was interrupted may have created it.
+        pool.create_image(name, size_mib / 1024)
         yield name
-    finally:
-        _run([*rbd, 'rm', '--no-progress', f'{image.pool}/{name}'], _FILL_TIMEOUT_SEC, {})
+    except BaseException:
+        # The first failure is the cause, and an interruption must remain one.
+        try:
+            pool.ensure_no_image(name)
+        except exceptions.StorageCommandError as error:
+            LOG.warning('The image %s/%s is left: %s', pool.pool, name, error)
+        raise
+    pool.ensure_no_image(name)
 
 
 def _run(command: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
@@ -190,7 +208,7 @@ def _run(command: Sequence[str], timeout_sec: int, environment: Mapping[str, str
         raise exceptions.LoadFailedError(f'{command[0]} took more than {timeout_sec} s') from error
     if result.returncode != 0:
         lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
-        # Both programs prefix error lines with their name; fio prints them within its JSON.
+        # fio prefixes error lines with its name, and prints them within its JSON.
         messages = [line for line in lines if line.startswith(f'{command[0]}:')] or lines[-3:]
         raise exceptions.LoadFailedError(
             f'{command[0]} exited with {result.returncode}: {" | ".join(messages)}'

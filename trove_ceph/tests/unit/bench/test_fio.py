@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+import logging
 from pathlib import Path
 
 import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.host import rbd_pool
 from trove_ceph.tests.unit.bench import recorded
-from trove_ceph_bench import fio
+from trove_ceph_bench import fio, model
 
 
 class ParseTest(base.BaseTestCase):
@@ -60,6 +63,55 @@ class JobsTest(base.BaseTestCase):
         jobs = {name: options for name, options in fio.JOBS.items() if '--fsync=1' in options}
         self.assertEqual({f'randwrite-{size}k-qd1-sync' for size in (4, 8, 16)}, set(jobs))
         self.assertTrue(all('--iodepth=1' in options for options in jobs.values()))
+
+
+class ScratchImageTest(base.BaseTestCase):
+    """Commands ``rbd`` of a scratch image, for which a killed client is a watcher at first."""
+
+    def setUp(self):
+        super().setUp()
+        self.images = set()
+        self.watched = 1
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.fio._check', lambda jobs: None))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.fio.fill', self.fill))
+        real = rbd_pool.RbdPool
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph_bench.fio.rbd_pool.RbdPool',
+                lambda *where: real(*where, run=self.rbd, sleep=lambda seconds: None),
+            )
+        )
+        self.failure = KeyboardInterrupt()
+
+    def rbd(self, *words, **options):
+        name = str(words[-1]).partition('/')[2]
+        if 'create' in words:
+            self.images.add(name)
+        if 'ls' in words:
+            return json.dumps(sorted(self.images))
+        if 'remove' in words:
+            if self.watched:
+                self.watched -= 1
+                raise exceptions.StorageCommandError('image still has watchers')
+            self.images.remove(name)
+        return ''
+
+    def fill(self, image, offset_mib, size_mib):
+        self.assertEqual({image.name}, self.images)
+        raise self.failure
+
+    def measure(self):
+        fio.on_pool(model.Image('nvme', 'volume-1', 'c', 'u'), [], 1, 64, Path('/x'))
+
+    def test_is_removed_after_an_interruption(self):
+        self.assertRaises(KeyboardInterrupt, self.measure)
+        self.assertEqual((set(), 0), (self.images, self.watched))
+
+    def test_an_interruption_remains_one_if_the_image_cannot_be_removed(self):
+        self.watched = 1000
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.assertRaises(KeyboardInterrupt, self.measure)
+        self.assertIn('is left: image still has watchers', log.output)
 
 
 class RunTest(base.BaseTestCase):

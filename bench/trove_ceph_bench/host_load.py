@@ -22,20 +22,19 @@ SATURATED_SHARE = 0.9
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """CPU seconds used so far, at a time of the monotonic clock.
-
-    :param server: None if unknown
-    """
+    """CPU seconds used so far, at a time of the monotonic clock."""
 
     at: float
     client: float
     busy: float
     total: float
-    server: float | None
 
 
 class HostLoad:
     """Sample the CPU times of a load while it runs.
+
+    Those of the servers are read at the start and at the end only: for an instance, Nova has work
+    with each reading, on processors that it may share with the servers.
 
     :param pids: the client's processes; one that exits counts with the CPU time it had used
     :param client_threads: number of their threads, each of which can use one core
@@ -53,6 +52,12 @@ class HostLoad:
         self._usable_cores = min(len(os.sched_getaffinity(0)), client_threads)
         self._server_cpu_sec = server_cpu_sec
         self._readings: list[Reading] = []
+        self._server_readings: list[tuple[float, float | None]] = []
+
+    def read_servers(self) -> None:
+        """Read the CPU seconds of the servers; the caller does so at the start and at the end."""
+        used = self._server_cpu_sec()
+        self._server_readings.append((time.monotonic(), used))
 
     def read(self) -> None:
         """Take a reading; the caller does so at the start and end of every second."""
@@ -72,7 +77,6 @@ class HostLoad:
                 sum(self._used.values()),
                 total - idle,
                 total,
-                self._server_cpu_sec(),
             )
         )
 
@@ -82,6 +86,7 @@ class HostLoad:
         return {
             'host_cores': psutil.cpu_count(),
             **self._average(),
+            'server_cores': self._server_cores(),
             'seconds': [
                 {'second': number, **_usage(before, after)}
                 for number, (before, after) in enumerate(pairs, start=1)
@@ -90,8 +95,17 @@ class HostLoad:
 
     def _average(self) -> dict[str, float | None]:
         if len(self._readings) < 2:
-            return {'client_cores': None, 'server_cores': None, 'host_busy': None}
+            return {'client_cores': None, 'host_busy': None}
         return _usage(self._readings[0], self._readings[-1])
+
+    def _server_cores(self) -> float | None:
+        if len(self._server_readings) < 2:
+            return None
+        (since, before), (until, after) = self._server_readings[0], self._server_readings[-1]
+        if before is None or after is None:
+            return None
+        # A restart resets the counter.
+        return round(max(0.0, after - before) / max(until - since, 1e-9), 3)
 
     def client_saturated(self) -> bool:
         """Return whether the client used SATURATED_SHARE or more of the cores available to it."""
@@ -107,13 +121,8 @@ class HostLoad:
 
 def _usage(before: Reading, after: Reading) -> dict[str, float | None]:
     elapsed = max(after.at - before.at, 1e-9)
-    server = None
-    if before.server is not None and after.server is not None:
-        # A restart resets the counter.
-        server = round(max(0.0, after.server - before.server) / elapsed, 3)
     host_seconds = after.total - before.total
     return {
         'client_cores': round((after.client - before.client) / elapsed, 3),
-        'server_cores': server,
         'host_busy': round((after.busy - before.busy) / host_seconds, 3) if host_seconds else None,
     }

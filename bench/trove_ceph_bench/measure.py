@@ -202,6 +202,8 @@ class _Phase:
                     return
                 if second >= 0:
                     self._host.read()
+                if second in (0, self._load.measure_sec):
+                    self._host.read_servers()
                 self._report_progress(second)
             self.seconds = self._load.measure_sec
             self._wait_for_last_transactions()
@@ -214,7 +216,8 @@ class _Phase:
     def _cut_off(self, seconds: int, reason: str, error: BaseException) -> None:
         if seconds < 1:
             raise error
-        self.seconds = seconds
+        # An interruption may come late, after the end of the phase.
+        self.seconds = min(seconds, self._load.measure_sec)
         self.reason = reason
 
     def _report_progress(self, second: int) -> None:

@@ -48,10 +48,12 @@ class HostLoadTest(base.BaseTestCase):
         self.idle += 4 - client - others
         self.server += server
         load.read()
+        load.read_servers()
 
     def load(self, threads=100, server=True):
         load = host_load.HostLoad([1], threads, lambda: self.server if server else None)
         load.read()
+        load.read_servers()
         return load
 
     def test_use_of_cores(self):
@@ -69,8 +71,8 @@ class HostLoadTest(base.BaseTestCase):
         )
         self.assertEqual(
             [
-                {'second': 1, 'client_cores': 0.5, 'server_cores': 1.2, 'host_busy': 0.5},
-                {'second': 2, 'client_cores': 1.5, 'server_cores': 1.4, 'host_busy': 0.75},
+                {'second': 1, 'client_cores': 0.5, 'host_busy': 0.5},
+                {'second': 2, 'client_cores': 1.5, 'host_busy': 0.75},
             ],
             cpu['seconds'],
         )
@@ -80,6 +82,17 @@ class HostLoadTest(base.BaseTestCase):
         load = self.load(server=False)
         self.second(load, client=1, others=0)
         self.assertIsNone(load.cpu()['server_cores'])
+        load = host_load.HostLoad([1], 100, lambda: self.server)
+        load.read_servers()
+        # Without a reading at the end.
+        self.assertIsNone(load.cpu()['server_cores'])
+
+    def test_servers_are_not_asked_in_between(self):
+        asked = mock.Mock(return_value=1.0)
+        load = host_load.HostLoad([1], 100, asked)
+        for _ in range(3):
+            load.read()
+        asked.assert_not_called()
 
     def test_exited_process_counts_with_its_last_reading(self):
         load = self.load()

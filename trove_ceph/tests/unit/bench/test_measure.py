@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
+from unittest import mock
 
 import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.tests.unit.bench import fakes
 from trove_ceph_bench import measure, model, workloads
 
 DATA = model.Dataset('d', 1, 100)
@@ -77,6 +79,46 @@ class Phase:
 
     def results(self):
         return self.outcome
+
+
+class WatchTest(base.BaseTestCase):
+    """The seconds of a phase whose clock stands still."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.host = mock.Mock()
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.measure._sleep_until', self.sleep))
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph_bench.measure.time.monotonic', lambda: self.now)
+        )
+
+    def sleep(self, moment):
+        self.now = moment
+
+    def phase(self, **phases):
+        target = fakes.Target('a', [])
+        found = measure._Phase([target], load(**phases), Path('/x'), mock.Mock(), [])
+        found._runs = [mock.Mock(failed=False, **{'samples.return_value': []})]
+        found._host = self.host
+        return found
+
+    def test_asks_for_the_servers_at_the_start_and_at_the_end(self):
+        phase = self.phase(warmup_sec=2, measure_sec=5)
+        phase.watch()
+        self.assertEqual(5, phase.seconds)
+        self.assertEqual(6, self.host.read.call_count)
+        self.assertEqual(2, self.host.read_servers.call_count)
+
+    def test_a_late_interruption_adds_no_seconds(self):
+        def late():
+            self.now += 60
+            raise KeyboardInterrupt
+
+        self.host.read_servers.side_effect = lambda: late() if self.now else None
+        phase = self.phase(warmup_sec=0, measure_sec=5)
+        phase.watch()
+        self.assertEqual((5, 'interrupted'), (phase.seconds, phase.reason))
 
 
 class MeasureTest(base.BaseTestCase):

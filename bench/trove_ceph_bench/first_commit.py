@@ -18,7 +18,13 @@ import openstack
 import troveclient.exceptions
 
 from trove_ceph import exceptions, waiting
-from trove_ceph_bench import configured, ledger, operation_output, trove_operations
+from trove_ceph_bench import (
+    configured,
+    ledger,
+    operation_output,
+    process_group,
+    trove_operations,
+)
 from trove_ceph_bench.targets import cloud
 
 #: Commits of a client before its server is killed.
@@ -276,6 +282,7 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     :raises LoadFailedError: the operation failed, or the cloud refused it
     :raises TargetUnavailableError: there is no such instance, flavor or backup
     """
+    process_group.exit_on_sigterm()
     names = (*arguments.parameters, 'like', 'flavor', 'zone')
     parameters = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     _, trove = cloud.clients()

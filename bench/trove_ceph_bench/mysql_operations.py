@@ -13,10 +13,8 @@ import os
 import random
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph.host import workspace
 from trove_ceph.mysql import installation, mysqld
-from trove_ceph_bench import model, operation_output, tables
+from trove_ceph_bench import model, operation_output, process_group, tables
 from trove_ceph_bench.targets import cloud, specification
 
 #: A statement that waits longer than this for a lock fails.
@@ -299,8 +297,7 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     :raises LoadFailedError: the operation failed
     :raises ServerFailedError: a server on this host does not start
     """
-    # The time limit of a plan sends SIGTERM; exit through the cleanup handlers.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    process_group.exit_on_sigterm()
     cache = specification.Settings(environ).cache
     operations = Operations(
         _address(environ),

@@ -4,9 +4,18 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 _POLL_SEC = 0.05
+
+
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end this process through its cleanup handlers, as an exception does.
+
+    The time limit of a plan, and Ctrl-C, send it to the commands of an operation.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def has_exited(process: subprocess.Popen) -> bool:

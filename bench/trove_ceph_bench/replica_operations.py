@@ -27,6 +27,7 @@ from trove_ceph_bench import (
     ledger,
     operation_output,
     operations,
+    process_group,
     sysbench,
     trove_operations,
     workloads,
@@ -347,6 +348,7 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     :raises LoadFailedError: the operation failed, or the cloud refused it
     :raises TargetUnavailableError: there is no such instance
     """
+    process_group.exit_on_sigterm()
     parameters = {name: getattr(arguments, name) for name in arguments.parameters}
     if arguments.verb == 'read':
         parameters['size_mib'] = int(environ['BENCH_DATA_MIB'])

@@ -2,6 +2,7 @@
 """Tests of the operations that end with a client's first commit."""
 
 import contextlib
+import signal
 import types
 from unittest import mock
 
@@ -297,6 +298,14 @@ class CommandTest(base.BaseTestCase):
             called = mock.create_autospec(getattr(first_commit.Operations, method))
             self.call(*words, **{method: called})
             self.assertEqual(expected, called.call_args.kwargs)
+
+    def test_sigterm_ends_it_through_its_cleanup_handlers(self):
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.call('fail-over', 'shop', fail_over=mock.Mock())
+        handler = signal.getsignal(signal.SIGTERM)
+        error = self.assertRaises(SystemExit, handler, signal.SIGTERM, None)
+        self.assertEqual(143, error.code)
 
     def test_reports_a_refusal_of_the_cloud(self):
         refused = mock.Mock(side_effect=troveclient.exceptions.Forbidden('quota'))

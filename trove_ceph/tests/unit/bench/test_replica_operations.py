@@ -3,6 +3,7 @@
 
 import contextlib
 import inspect
+import signal
 import types
 from unittest import mock
 
@@ -347,6 +348,14 @@ class CommandTest(base.BaseTestCase):
             called = mock.Mock()
             self.run_command(verb, *words, **{method: called})
             self.assertEqual(names, list(called.call_args.kwargs), verb)
+
+    def test_sigterm_ends_it_through_its_cleanup_handlers(self):
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.run_command('reprovision', 'copy', reprovision=mock.Mock())
+        handler = signal.getsignal(signal.SIGTERM)
+        error = self.assertRaises(SystemExit, handler, signal.SIGTERM, None)
+        self.assertEqual(143, error.code)
 
     def test_reads_the_data_of_the_attempt(self):
         called = mock.Mock()

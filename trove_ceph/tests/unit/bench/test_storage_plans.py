@@ -3,12 +3,46 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import fixtures
 from oslotest import base
 
-from trove_ceph_bench import plan_file
+from trove_ceph_bench import plan_file, shell
+
+
+class LimitsTest(base.BaseTestCase):
+    def test_the_time_limit_ends_the_daemon(self):
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        found = directory / 'pid'
+        for name, body in (
+            # It leaves the process group, as with --daemonize.
+            (
+                'qemu-storage-daemon',
+                f'setsid sleep 1000 >/dev/null 2>&1 & echo $! >"$3"; cp "$3" {found}',
+            ),
+            ('fio', 'exec sleep 1000'),
+        ):
+            stub = directory / name
+            stub.write_text(f'#!/bin/sh\n{body}\n')
+            stub.chmod(0o755)
+        (contender, *_) = plan_file.load('storage-limits', {}).contenders
+        environ = {
+            'PATH': f'{directory}:{os.environ["PATH"]}',
+            'BENCH_VARIANT': contender.name,
+            'BENCH_OPERATION': contender.operation,
+            'BENCH_DATA_MIB': '1',
+            'BENCH_DIRECTORY': str(directory),
+        }
+        result = shell.run(contender.run, environ, directory / 'log', 3)
+        self.assertIsNone(result.exit_code)
+        status = Path('/proc') / found.read_text().strip() / 'cmdline'
+        deadline = time.monotonic() + 30
+        # An ended process without a parent that waits for it has no command line.
+        while status.exists() and status.read_text():
+            self.assertLess(time.monotonic(), deadline, 'the daemon still runs')
+            time.sleep(0.05)
 
 
 class StreamTest(base.BaseTestCase):

@@ -320,6 +320,12 @@ class _Phase:
         self._warnings += find_warnings(self._load, outcome)
         if self._rbd and outcome['rbd'] is None:
             self._warnings.append('no figures of the RBD image: its cluster sent none in time')
+        elif self._rbd and self._rbd.silent_since is not None:
+            second = max(0.0, self._rbd.silent_since - self._since)
+            self._warnings.append(
+                f'the figures of the RBD image end before second {second:.0f}: its cluster did not '
+                f'answer any more'
+            )
         for second in sorted(number for number in merged if number > self.seconds):
             took_sec = merged[second].max_ns / 1e9
             if took_sec > second - self.seconds + 1:

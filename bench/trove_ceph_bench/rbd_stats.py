@@ -158,6 +158,8 @@ class RbdStats:
     """Read the counters of images every second and add them up, as a context manager.
 
     :param log: file for the raw readings
+    :ivar silent_since: time of the monotonic clock at which the cluster had not answered, and the
+        readings ended; None: it always did
     :raises UnavailableError: (on entering) there is no such image, its cluster returns no
         statistics, or the images are in different clusters
     """
@@ -172,6 +174,7 @@ class RbdStats:
         self._points: list[Point] = []
         self._process: subprocess.Popen | None = None
         self._threads: list[threading.Thread] = []
+        self.silent_since: float | None = None
         self._size_gib = 0.0
         self._period_sec: float | None = None
 
@@ -254,6 +257,9 @@ class RbdStats:
                         log.write(f'{time.monotonic():.3f} {reply}')
                         log.flush()
                 except (OSError, ValueError, queue.Empty):
+                    # On leaving, the client is killed.
+                    if not self._stopping.is_set():
+                        self.silent_since = time.monotonic()
                     return
                 total = functools.reduce(operator.add, self._newest.values())
                 self._points.append((time.monotonic(), total))

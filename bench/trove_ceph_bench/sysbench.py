@@ -172,7 +172,6 @@ class Sysbench:
         version()
         latencies = directory.absolute() / 'latency'
         latencies.mkdir(parents=True)
-        connection = self._connection_file(directory)
         options = [
             *(f'--threads={threads}', f'--time={seconds}', '--report-interval=1'),
             *('--histogram=on', f'--percentile={_PERCENTILE}'),
@@ -180,6 +179,7 @@ class Sysbench:
         ]
         environment = {'BENCH_SCRIPT': self._workload.script, 'BENCH_LATENCY': str(latencies)}
         with (directory / 'sysbench.log').open('wb') as log:
+            connection = self._connection_file()
             process = subprocess.Popen(
                 self._command_line(connection, str(TIMED_SCRIPT), options, 'run'),
                 stdin=subprocess.DEVNULL,
@@ -258,11 +258,17 @@ class Sysbench:
 
     @contextlib.contextmanager
     def _temporary_connection_file(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix='trove-ceph-bench-') as directory:
-            yield self._connection_file(Path(directory))
+        path = self._connection_file()
+        try:
+            yield path
+        finally:
+            path.unlink()
 
-    def _connection_file(self, directory: Path) -> Path:
-        """Write the option file with the server's address; mkstemp gives it mode 0600."""
+    def _connection_file(self) -> Path:
+        """Write the option file with the server's address; mkstemp gives it mode 0600.
+
+        It holds the password, so it is not in the directory of the results.
+        """
         address = self._address
         settings = {
             'db-driver': 'mysql',
@@ -275,7 +281,7 @@ class Sysbench:
         else:
             settings |= {'mysql-host': address.host, 'mysql-port': str(address.port)}
         text = ''.join(f'{name}={_quoted(name, value)}\n' for name, value in settings.items())
-        handle, path = tempfile.mkstemp(prefix='connection-', dir=directory.absolute())
+        handle, path = tempfile.mkstemp(prefix='trove-ceph-bench-')
         with open(handle, 'w') as file:
             file.write(text)
         return Path(path)

@@ -293,7 +293,8 @@ class MeasureTest(MeasureTestCase):
         (event,) = run['events']
         self.assertIsNone(event['exit_code'])
         self.assertIn('still running', event['output'])
-        self.assertTrue([each for each in run['warnings'] if 'endless' in each])
+        self.assertFalse(run['complete'])
+        self.assertIn('event endless failed', run['reason'])
 
     def test_reports_a_failing_statement(self):
         measure.prefill([self.target], SMALL, self.note)

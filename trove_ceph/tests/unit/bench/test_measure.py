@@ -110,6 +110,18 @@ class WatchTest(base.BaseTestCase):
         self.assertEqual(6, self.host.read.call_count)
         self.assertEqual(2, self.host.read_servers.call_count)
 
+    def test_warns_of_figures_of_the_image_that_end_early(self):
+        phase = self.phase()
+        phase._since = 100
+        phase._rbd = mock.Mock(silent_since=112.0)
+        phase._warn(outcome(rbd={}), {})
+        (warning,) = phase._warnings
+        self.assertIn('end before second 12: its cluster did not answer', warning)
+        phase._warnings.clear()
+        phase._rbd.silent_since = None
+        phase._warn(outcome(rbd={}), {})
+        self.assertEqual([], phase._warnings)
+
     def test_a_late_interruption_adds_no_seconds(self):
         def late():
             self.now += 60

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from pathlib import Path
+from unittest import mock
 
+import fixtures
 from oslo_utils import units
 from oslotest import base
 
@@ -118,6 +121,22 @@ class EvaluateTest(base.BaseTestCase):
 
 
 class RbdStatsTest(base.BaseTestCase):
+    def poll(self, stats, write=None):
+        """Read replies, of which there are none, until that is noticed."""
+        for name in ('_INTERVAL_SEC', '_TIMEOUT_SEC'):
+            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph_bench.rbd_stats.{name}', 0.01))
+        stats._poll(mock.Mock(**{'stdin.write.side_effect': write}))
+
+    def test_tells_that_the_cluster_does_not_answer(self):
+        log = Path(self.useFixture(fixtures.TempDir()).path) / 'rbd.log'
+        stats = rbd_stats.RbdStats([IMAGE], log)
+        self.poll(stats)
+        self.assertIsNotNone(stats.silent_since)
+        stats = rbd_stats.RbdStats([IMAGE], log)
+        # It is left.
+        self.poll(stats, lambda text: stats._stopping.set())
+        self.assertIsNone(stats.silent_since)
+
     def test_refuses_images_of_two_clusters(self):
         other = model.Image('volumes', 'img', '/etc/ceph/other.conf')
         stats = rbd_stats.RbdStats([IMAGE, other], None)

@@ -63,13 +63,15 @@ class MovedServer:
         self._check()
         # Of an interrupted start.
         init_file.remove(self._app)
-        if self._has_passwords():
-            self._app.start_db(ds_version=ds_version, command=command)
-            if self._app.accepts_password():
-                return
-            self._app.stop_db()
-        LOG.warning('The passwords of Trove do not work on %s: making new ones', self._data_dir)
-        self._start_with_new_passwords(ds_version, command)
+        # Otherwise, a server that refuses Trove would be waited for until the time is over.
+        with self._app.status.of_existing_database():
+            if self._has_passwords():
+                self._app.start_db(ds_version=ds_version, command=command)
+                if self._app.accepts_password():
+                    return
+                self._app.stop_db()
+            LOG.warning('The passwords of Trove do not work on %s: new ones', self._data_dir)
+            self._start_with_new_passwords(ds_version, command)
 
     def _check(self) -> None:
         # Trove would initialise an empty directory, which must not pass for the moved data.

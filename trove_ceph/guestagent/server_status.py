@@ -7,8 +7,9 @@ more of the processor than the idle server, and what they find is up to ten seco
 containers of our servers have none (``MySqlServer.HEALTHCHECK``).
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import docker
 from trove.guestagent.datastore import service as base_service
@@ -49,6 +50,20 @@ class ServerStatus(base_service.BaseDbStatus):
         self._accepts_clients = accepts_clients
         self._clock = clock
         self._silent_since: float | None = None
+        self._has_database = False
+
+    @contextlib.contextmanager
+    def of_existing_database(self) -> Iterator[None]:
+        """Count a server as healthy within the context that refuses the account of Trove.
+
+        For the start of a server on data that exists: nothing prepares a database there, so a
+        refusal proves that the server has started, on a new root disk, too.
+        """
+        self._has_database = True
+        try:
+            yield
+        finally:
+            self._has_database = False
 
     def get_actual_db_status(self):
         """Return the status of the server."""
@@ -58,7 +73,7 @@ class ServerStatus(base_service.BaseDbStatus):
             return _OTHERS.get(state, service_status.ServiceStatuses.UNKNOWN)
         # While an instance is created, the server that refuses may be the one without a network
         # which prepares the database.
-        if self._accepts_clients(bool(self.is_installed)):
+        if self._accepts_clients(self._has_database or bool(self.is_installed)):
             self._silent_since = None
             return service_status.ServiceStatuses.HEALTHY
         return self._status_of_silence()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import configparser
+import contextlib
 import re
 
 import fixtures
@@ -24,6 +25,14 @@ class MovedApp(server_world.App):
         self.saved = dict(OLD)
         self.accepted = OLD['os_admin']
         self.stops = 0
+        self.status = self
+        self._refusal_counts = False
+
+    @contextlib.contextmanager
+    def of_existing_database(self):
+        self._refusal_counts = True
+        yield
+        self._refusal_counts = False
 
     def get_auth_password(self, file):
         found = self.saved.get(file.removesuffix('.cnf'))
@@ -38,6 +47,9 @@ class MovedApp(server_world.App):
         text = self._files.contents.get(init_file.PATH, '')
         found = re.findall(r"ALTER USER 'os_admin'@'localhost' IDENTIFIED BY '(.+?)'", text)
         self.accepted = (found or [self.accepted])[-1]
+        # The root disk is new, so that only an answer to Trove's account counts otherwise.
+        if not self._refusal_counts and not self.accepts_password():
+            raise exception.TroveError('Failed to start mysql')
 
     def stop_db(self):
         self.stops += 1

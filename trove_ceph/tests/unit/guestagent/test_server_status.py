@@ -75,3 +75,13 @@ class ServerStatusTest(base.BaseTestCase):
         for is_prepared in (False, True):
             self.status(is_prepared=is_prepared)
         self.assertEqual([False, True], self.asked)
+
+    def test_refusal_is_an_answer_while_an_existing_database_is_started(self):
+        self.status(is_prepared=False)
+        try:
+            with self.subject.of_existing_database():
+                self.status()
+                raise RuntimeError
+        except RuntimeError:
+            self.status()
+        self.assertEqual([False, True, False], self.asked)

@@ -48,6 +48,10 @@ def configured(
 ) -> Iterator[None]:
     """Configure the statements for the start of the server within the context.
 
+    If that fails, the server is stopped: it may still recover its data. Without the statements it
+    would serve with the accounts that they were to replace, and without the options follow the
+    source of the server that was cloned.
+
     :param options: of mysqld, for this start only
     """
     text = ''.join(f'{statement};\n' for statement in statements)
@@ -63,9 +67,12 @@ def configured(
     app.configuration_manager.apply_system_override({server_config.SERVER_SECTION: own}, CHANGE_ID)
     try:
         yield
-    finally:
-        # The server does not read the file again before its next start.
+    except Exception:
+        app.stop_db()
         remove(app)
+        raise
+    # The server does not read the file again before its next start.
+    remove(app)
 
 
 def remove(app: server.MySqlServer) -> None:

@@ -43,7 +43,9 @@ class App:
         self._files = files
         self.saved, self.settings = {}, {}
         self.starts = []
-        self.error = None
+        #: What a server that is stopped has for its present start.
+        self.stops = []
+        self.error = self.stop_error = None
         self.channels = ()
         self.configuration_manager = mock.Mock()
         self.configuration_manager.apply_system_override = self._apply
@@ -63,6 +65,11 @@ class App:
         self.starts.append((ds_version, command, options, dict(self._files.contents)))
         if self.error:
             raise self.error
+
+    def stop_db(self):
+        self.stops.append(self.settings.get(init_file.CHANGE_ID, {}).get('mysqld'))
+        if self.stop_error:
+            raise self.stop_error
 
     def open_connection(self, timeout_sec):
         cursor = mock.MagicMock()

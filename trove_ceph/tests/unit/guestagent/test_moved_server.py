@@ -24,7 +24,6 @@ class MovedApp(server_world.App):
         super().__init__(files)
         self.saved = dict(OLD)
         self.accepted = OLD['os_admin']
-        self.stops = 0
         self.status = self
         self._refusal_counts = False
 
@@ -50,9 +49,6 @@ class MovedApp(server_world.App):
         # The root disk is new, so that only an answer to Trove's account counts otherwise.
         if not self._refusal_counts and not self.accepts_password():
             raise exception.TroveError('Failed to start mysql')
-
-    def stop_db(self):
-        self.stops += 1
 
     def accepts_password(self):
         return self.accepted == self.saved['os_admin']
@@ -104,7 +100,7 @@ class MovedServerTest(base.BaseTestCase):
         self.start()
         options = [options for _version, _command, options, _files in self.app.starts]
         self.assertEqual([None, {'init_file': init_file.PATH}], options)
-        self.assertEqual(1, self.app.stops)
+        self.assertEqual([None], self.app.stops)
         self.check_new_passwords()
 
     def test_init_file_of_an_interrupted_start(self):
@@ -121,6 +117,7 @@ class MovedServerTest(base.BaseTestCase):
         self.app.accepts_password = lambda: False
         error = self.assertRaises(exceptions.ServerFailedError, self.start)
         self.assertIn(init_file.PATH, str(error))
+        self.assertEqual([{'init_file': init_file.PATH}], self.app.stops)
         self.check_nothing_is_left()
 
     def test_volume_without_a_database(self):

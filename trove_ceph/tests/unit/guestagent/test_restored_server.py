@@ -92,7 +92,9 @@ class RestoredServerTest(base.BaseTestCase):
             self.assertEqual({'variables': kept}, json.loads(files[path]))
             self.assertEqual(is_replica, '@others' not in files[init_file.PATH])
 
-    def check_nothing_is_left(self):
+    def check_nothing_is_left(self, is_stopped=True):
+        stopped_with = {'init_file': init_file.PATH, 'skip_replica_start': 'ON'}
+        self.assertEqual([stopped_with] if is_stopped else [], self.app.stops)
         self.assertEqual({}, self.app.settings)
         self.assertNotIn(init_file.PATH, self.files.contents)
 
@@ -107,7 +109,7 @@ class RestoredServerTest(base.BaseTestCase):
         for password in self.app.saved.values():
             self.assertIn(f"IDENTIFIED BY '{password}'", text)
         self.assertEqual((1001, 1001), self.files.owners[init_file.PATH])
-        self.check_nothing_is_left()
+        self.check_nothing_is_left(is_stopped=False)
 
     def test_volume_without_a_database(self):
         """Trove would initialise it, and it would pass for restored data."""
@@ -120,6 +122,14 @@ class RestoredServerTest(base.BaseTestCase):
         self.app.error = RuntimeError('Failed to start mysql')
         self.assertRaises(RuntimeError, self.start)
         self.check_nothing_is_left()
+
+    def test_server_that_cannot_be_stopped_keeps_its_statements(self):
+        """Without them, it would serve as the server that was cloned."""
+        self.app.error = RuntimeError('Failed to start mysql')
+        self.app.stop_error = RuntimeError('docker does not answer')
+        self.assertRaises(RuntimeError, self.start)
+        self.assertIn(init_file.CHANGE_ID, self.app.settings)
+        self.assertIn(init_file.PATH, self.files.contents)
 
     def test_failed_statement(self):
         self.app.open_connection = mock.Mock(

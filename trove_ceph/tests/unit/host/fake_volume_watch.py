@@ -33,7 +33,7 @@ def kill_servers(device):
     return [7, 8]
 
 
-os.fdatasync = fdatasync
+os.fdatasync = os.fsync = fdatasync
 os.path.ismount = lambda _path: True
 volume_watch_process.kill_servers = kill_servers
 volume_watch_process.INTERVAL_SEC = volume_watch_process.RETRY_SEC = 0.01

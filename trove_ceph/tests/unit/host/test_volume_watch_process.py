@@ -115,7 +115,7 @@ class ProcessTest(base.BaseTestCase):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
 
-    def start(self, limit_sec):
+    def start_writing(self, limit_sec):
         process = subprocess.Popen(
             [sys.executable, FAKE, self.directory, str(limit_sec)],
             stdin=subprocess.PIPE,
@@ -127,6 +127,10 @@ class ProcessTest(base.BaseTestCase):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stdin.close)
         self.addCleanup(process.kill)
+        return process
+
+    def start(self, limit_sec):
+        process = self.start_writing(limit_sec)
         self.assertEqual('watching\n', process.stdout.readline())
         return process
 
@@ -161,6 +165,15 @@ class ProcessTest(base.BaseTestCase):
         self.assertEqual(4096, os.path.getsize(path))
         process.stdin.close()
         self.assertEqual(0, process.wait(TIMEOUT_SEC))
+
+    def test_the_first_write_hangs(self):
+        """As when the agent starts on a machine that is cut off."""
+        hanging = self.touch('hanging')
+        process = self.start_writing(limit_sec=2)
+        self.assertRegex(process.stdout.readline(), '^lost a write has not ended ')
+        self.check_killed()
+        os.unlink(hanging)
+        self.assertEqual('back\n', process.stdout.readline())
 
     def test_writes_fail(self):
         process = self.start(limit_sec=1000)

@@ -14,7 +14,7 @@ from trove.common import utils
 from trove.guestagent.common import operating_system
 from trove.guestagent.datastore.mysql_common import service as common_service
 
-from trove_ceph.guestagent import server, server_config
+from trove_ceph.guestagent import flushed_files, server, server_config
 
 #: The same path in the container; not on the volume, which becomes part of backups.
 PATH = '/etc/mysql/init-file.sql'
@@ -55,14 +55,8 @@ def configured(
     :param options: of mysqld, for this start only
     """
     text = ''.join(f'{statement};\n' for statement in statements)
-    operating_system.write_file(PATH, text, as_root=True)
-    operating_system.chown(
-        PATH,
-        app.database_service_uid,
-        app.database_service_gid,
-        recursive=False,
-        as_root=True,
-    )
+    owner = (int(app.database_service_uid), int(app.database_service_gid))
+    flushed_files.replace(PATH, text, owner)
     own = {'init_file': PATH, **options}
     app.configuration_manager.apply_system_override({server_config.SERVER_SECTION: own}, CHANGE_ID)
     try:

@@ -98,6 +98,8 @@ class Manager(mysql_manager.Manager):
         self._settings_history = settings_history.SettingsHistory()
         self._background_start = moved_server.BackgroundStart(self._is_serving)
         self._replication = replication.CloneReplication()
+        if status.is_installed:
+            app.configuration_manager.restore()
         # Trove listens once it has the manager.
         interface_wait.finish()
 

@@ -18,6 +18,8 @@ from trove_ceph.guestagent import flushed_files, server
 LOG = logging.getLogger(__name__)
 
 FILE = 'mysqld-auto.cnf'
+# That of MySQL itself.
+_MODE = 0o640
 
 
 def remove(app: server.MySqlServer, data_dir: str, names: Collection[str]) -> None:
@@ -35,12 +37,9 @@ def remove(app: server.MySqlServer, data_dir: str, names: Collection[str]) -> No
         raise exceptions.ServerFailedError(f'{path}: is damaged: {error}') from error
     if after == before:
         return
-    operating_system.write_file(path, after, as_root=True)
-    operating_system.chown(
-        path, app.database_service_uid, app.database_service_gid, recursive=False, as_root=True
-    )
     # MySQL does not start with a file that a crash has emptied.
-    flushed_files.flush(path)
+    owner = (int(app.database_service_uid), int(app.database_service_gid))
+    flushed_files.replace(path, after, owner, _MODE)
     LOG.info('Removed the persisted ones of the options %s from %s', ', '.join(names), path)
 
 

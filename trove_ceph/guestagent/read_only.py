@@ -129,10 +129,9 @@ def refuse_writes(app: server.MySqlServer, wait_sec: int = WAIT_SEC) -> None:
 def _configure_writable(app: server.MySqlServer) -> None:
     """Leave events and writes to the other options; a repetition still finds a replica."""
     options = {'skip_replica_start': REPLICA_OPTIONS['skip_replica_start']}
-    configured = app.configuration_manager
-    # Trove merges into an existing file, which would keep the options.
-    configured.remove_system_override(REPLICA_CHANGE_ID)
-    configured.apply_system_override({server_config.SERVER_SECTION: options}, REPLICA_CHANGE_ID)
+    app.configuration_manager.replace_system_override(
+        {server_config.SERVER_SECTION: options}, REPLICA_CHANGE_ID
+    )
 
 
 @contextlib.contextmanager

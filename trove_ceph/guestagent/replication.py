@@ -214,7 +214,9 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         Likewise a receiver that an interrupted switch of semi-synchronous replication has stopped.
 
         A server on a clone that has not got its own identity yet is left alone: it would follow in
-        the name of the server that was cloned.
+        the name of the server that was cloned. One that accepts writes refuses them first.
+
+        :raises NotQuiescedError: a statement that writes does not end; it does not follow yet
         """
         own_uuid = self._stored(service).get(_SERVER_UUID)
         if not own_uuid:
@@ -227,6 +229,7 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
             cursor.execute('SELECT @@server_uuid AS uuid')
             if cursor.fetchone()['uuid'] != own_uuid:
                 return False
+            _ensure_refuses_writes(service)
             if _is_idle(channel):
                 _start(service, cursor)
             else:
@@ -271,10 +274,9 @@ class CloneReplication(mysql_gtid.MysqlGTIDReplication):
         values = {_SERVER_UUID: own_uuid}
         if request_id is not None:
             values[_REQUEST] = request_id
-        configured = service.configuration_manager
-        # Trove merges into an existing file, which would keep the request.
-        configured.remove_system_override(CHANGE_ID)
-        configured.apply_system_override({server_config.FACTS_SECTION: values}, CHANGE_ID)
+        service.configuration_manager.replace_system_override(
+            {server_config.FACTS_SECTION: values}, CHANGE_ID
+        )
 
     def _stored(self, service: server.MySqlServer) -> dict[str, str]:
         names = (_SERVER_UUID, _REQUEST)
@@ -355,6 +357,15 @@ def _start(service: server.MySqlServer, cursor: pymysql.cursors.Cursor) -> None:
 def _refuses_writes(cursor: pymysql.cursors.Cursor) -> bool:
     cursor.execute('SELECT @@GLOBAL.super_read_only')
     return bool(cursor.fetchone()[0])
+
+
+def _ensure_refuses_writes(service: server.MySqlServer) -> None:
+    """Have a replica refuse writes that a crash or its tenant has opened."""
+    with _cursor(service) as cursor:
+        if _refuses_writes(cursor):
+            return
+    LOG.warning('The replica accepts writes: it refuses them before it follows again')
+    read_only.become_replica(service)
 
 
 def _check_writable(cursor: pymysql.cursors.Cursor) -> None:

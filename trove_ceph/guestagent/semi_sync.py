@@ -115,9 +115,10 @@ def _configure(app: server.MySqlServer, wanted: dict[str, Any]) -> None:
     # A server without the plugins must start as well.
     options = {f'loose_{name}': value for name, value in wanted.items()}
     configured = app.configuration_manager
-    configured.remove_system_override(CHANGE_ID)
     if options:
-        configured.apply_system_override({server_config.SERVER_SECTION: options}, CHANGE_ID)
+        configured.replace_system_override({server_config.SERVER_SECTION: options}, CHANGE_ID)
+    else:
+        configured.remove_system_override(CHANGE_ID)
 
 
 def _is_receiving(connection: pymysql.connections.Connection) -> bool:

@@ -14,7 +14,7 @@ from pymysql.constants import ER
 from sqlalchemy import event, exc
 from sqlalchemy.sql.expression import text
 from trove.common import cfg, constants, exception
-from trove.guestagent.common import configuration, operating_system
+from trove.guestagent.common import operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
 from trove.guestagent.datastore.mysql_common import service as common_service
@@ -22,7 +22,7 @@ from trove.guestagent.utils import docker as docker_util
 from trove.guestagent.utils import mysql as mysql_util
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import flushed_files, server_config
+from trove_ceph.guestagent import flushed_files, option_files, server_config
 from trove_ceph.mysql import tuning
 from trove_ceph.trove_compat import backup_image
 
@@ -73,7 +73,7 @@ class MySqlServer(service.MySqlApp):
                 self.database_service_gid,
                 base_service.BaseDbApp.CFG_CODEC,
                 requires_root=_needs_root_helper(),
-                override_strategy=configuration.ImportOverrideStrategy(
+                override_strategy=option_files.OptionFiles(
                     common_service.CNF_INCLUDE_DIR, common_service.CNF_EXT
                 ),
                 measure=self._measure,
@@ -104,8 +104,9 @@ class MySqlServer(service.MySqlApp):
 
         Trove keeps a pool of connections with the password that it has read first.
         """
-        super().save_password(user, password)
-        flushed_files.flush(cls.get_client_auth_file(f'{user}.cnf'))
+        content = {'client': {'user': user, 'password': password, 'host': 'localhost'}}
+        path = cls.get_client_auth_file(f'{user}.cnf')
+        flushed_files.replace(path, cls.CFG_CODEC.serialize(content))
         engine, common_service.ENGINE = common_service.ENGINE, None
         if engine is not None:
             engine.dispose()

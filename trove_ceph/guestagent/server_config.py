@@ -18,7 +18,8 @@ from oslo_log import log as logging
 from trove.common import stream_codecs
 from trove.guestagent.common import configuration
 
-from trove_ceph.guestagent import flushed_files
+from trove_ceph import exceptions
+from trove_ceph.guestagent import option_files
 from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
@@ -32,12 +33,18 @@ FACTS_SECTION = 'trove_ceph'
 
 Measure = collections.abc.Callable[[int | None, int | None, tuning.Tier | None], tuning.Machine]
 
+_GROUPS = (
+    configuration.ConfigurationManager.USER_GROUP,
+    configuration.ConfigurationManager.SYSTEM_PRE_USER_GROUP,
+    configuration.ConfigurationManager.SYSTEM_POST_USER_GROUP,
+)
 _CODEC = stream_codecs.IniCodec(default_value='1', comment_markers=('#', ';', '!'))
 
 
 class TunedConfigurationManager(configuration.ConfigurationManager):
     """Trove's configuration manager with the settings that :func:`tuning.tune` computes.
 
+    :param override_strategy: writes the files of options
     :param measure: returns the machine from the flavor's memory in MiB and virtual CPUs, each None
         if the base file lacks it, and from the storage tier, None until it is known
     :param server_id: ``server_id`` of this server
@@ -46,11 +53,13 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
     def __init__(
         self,
         *args: typing.Any,
+        override_strategy: option_files.OptionFiles,
         measure: Measure,
         server_id: int,
         **kwargs: typing.Any,
     ):
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, override_strategy=override_strategy, **kwargs)
+        self._files = override_strategy
         self._measure = measure
         self._server_id = server_id
 
@@ -62,28 +71,30 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         """
         if not isinstance(options, dict):
             computed = self._compute(_flavor_facts(options))
-            super().reset_configuration(options, remove_overrides=remove_overrides)
-            flushed_files.flush(self._base_config_path)
+            if remove_overrides:
+                for group in _GROUPS:
+                    self._files.remove(group)
+            self._files.write(self._base_config_path, options)
+            self.refresh_cache()
             self._write(computed)
         else:
             # The base class serialises a dict and calls this method again with the text.
             super().reset_configuration(options, remove_overrides=remove_overrides)
 
-    def _apply_override(self, group_name, change_id, options):
-        super()._apply_override(group_name, change_id, options)
-        self._flush_override(change_id)
+    def replace_system_override(
+        self,
+        options: typing.Mapping[str, typing.Any],
+        change_id: str,
+        pre_user: bool = False,
+    ) -> None:
+        """Replace a 'system' change as a whole; Trove's method extends it.
 
-    def _remove_override(self, group_name, change_id):
-        super()._remove_override(group_name, change_id)
-        self._flush_override(change_id)
-
-    def _flush_override(self, change_id: str | None) -> None:
-        """Have a change of options outlive a crash before it takes effect."""
-        directory = self._override_strategy._revision_dir
-        found = [one for one in os.listdir(directory) if f'{change_id}' in one]
-        # The name of a file that is gone flushes its directory.
-        for name in found or [f'{change_id}']:
-            flushed_files.flush(os.path.join(directory, name))
+        :param options: by sections
+        :param pre_user: the options of the user override it
+        """
+        group = self.SYSTEM_PRE_USER_GROUP if pre_user else self.SYSTEM_POST_USER_GROUP
+        self._files.replace(group, change_id, options)
+        self.refresh_cache()
 
     def retune(self) -> tuning.Tuning:
         """Compute and write the settings for the present base file, and return them."""
@@ -91,6 +102,19 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         computed = self._compute((section.get('flavor_ram_mib'), section.get('flavor_vcpus')))
         self._write(computed)
         return computed
+
+    def restore(self) -> None:
+        """Write the computed settings if a crash of an agent of an earlier release has lost them.
+
+        They take effect at the next start of the server. A failure is logged only.
+        """
+        if not os.path.exists(self._base_config_path) or self.has_system_override(CHANGE_ID):
+            return
+        LOG.warning('The computed settings are missing; they are computed again')
+        try:
+            self.retune()
+        except exceptions.TroveCephError as error:
+            LOG.error('The computed settings are still missing: %s', error)
 
     def set_tier(self, tier: tuning.Tier | None) -> bool:
         """Store the I/O rate of the storage tier; return whether it differs from the stored one.
@@ -101,17 +125,18 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         """
         if tier == self._stored_tier():
             return False
-        self.remove_system_override(TIER_CHANGE_ID)
-        if tier is not None:
+        if tier is None:
+            self.remove_system_override(TIER_CHANGE_ID)
+        else:
             options = {FACTS_SECTION: dataclasses.asdict(tier)}
-            self.apply_system_override(options, TIER_CHANGE_ID, pre_user=True)
+            self.replace_system_override(options, TIER_CHANGE_ID, pre_user=True)
         return True
 
     def _stored_tier(self) -> tuning.Tier | None:
         # Read the file: the cache does not exist before the first base file.
         if not self.has_system_override(TIER_CHANGE_ID):
             return None
-        found = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
+        found = self._files.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
         names = [field.name for field in dataclasses.fields(tuning.Tier)]
         stored = found.get(FACTS_SECTION, {})
         if not stored.keys() >= set(names):
@@ -131,9 +156,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
 
     def _write(self, computed: tuning.Tuning) -> None:
         options = computed.mysqld_options() | {'server_id': self._server_id}
-        # Trove merges into an existing file, which would keep settings that are no longer computed.
-        self.remove_system_override(CHANGE_ID)
-        self.apply_system_override({SERVER_SECTION: options}, CHANGE_ID, pre_user=True)
+        self.replace_system_override({SERVER_SECTION: options}, CHANGE_ID, pre_user=True)
 
 
 def server_id_of(instance_id: str) -> int:

@@ -15,7 +15,7 @@ success, or the reason of a failure as a text, which has no content of a file.
 5. The file of the marker is removed.
 
 Each part is on the disk before the next begins. So after a crash there are all the old files, or
-the marker, or all the new files and no marker.
+the marker, or all the new files and no marker. A single file needs no marker.
 """
 
 import contextlib
@@ -36,24 +36,26 @@ class File:
 
     :param owner_of: path of a file with the owner of a new file; None: root
     :param mode: of a new file
+    :param owner: uid and gid; the file gets these and the mode whether it is new or not
     """
 
     path: str
     content: str = dataclasses.field(repr=False)
     owner_of: str | None = None
     mode: int = 0o644
+    owner: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Replacement:
     """What to replace.
 
-    :param marker_path: an existing file, which is removed at the end
+    :param marker_path: an existing file, which is removed at the end; None: there is one file only
     :param marker: its content until then
     :param commands: to run when the files have their names
     """
 
-    marker_path: str
+    marker_path: str | None
     marker: str
     files: tuple[File, ...]
     commands: tuple[tuple[str, ...], ...] = ()
@@ -70,13 +72,15 @@ def replace(replacement: Replacement) -> None:
     :raises OSError: the files are the old ones, or the marker is there
     :raises subprocess.CalledProcessError: a command failed; the marker is there
     """
-    marker = File(replacement.marker_path, replacement.marker)
+    markers: list[File] = []
+    if replacement.marker_path is not None:
+        markers.append(File(replacement.marker_path, replacement.marker))
     staged: list[tuple[str, str]] = []
     try:
-        for file in (marker, *replacement.files):
+        for file in (*markers, *replacement.files):
             _stage(file, staged)
-        _rename(staged[:1])
-        _rename(staged[1:])
+        _rename(staged[: len(markers)])
+        _rename(staged[len(markers) :])
     except BaseException:
         for temporary, _ in staged:
             with contextlib.suppress(OSError):
@@ -86,8 +90,9 @@ def replace(replacement: Replacement) -> None:
         subprocess.run(
             command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-    os.unlink(replacement.marker_path)
-    _flush_directories([replacement.marker_path])
+    for marker in markers:
+        os.unlink(marker.path)
+        _flush_directories([marker.path])
 
 
 def main() -> int:
@@ -133,6 +138,8 @@ def _stage(file: File, staged: list[tuple[str, str]]) -> None:
 
 def _find_owner(file: File) -> tuple[int, int, int]:
     """Return uid, gid and mode of a new file."""
+    if file.owner is not None:
+        return file.owner[0], file.owner[1], file.mode
     with contextlib.suppress(FileNotFoundError):
         replaced = os.stat(file.path)
         return replaced.st_uid, replaced.st_gid, stat.S_IMODE(replaced.st_mode)

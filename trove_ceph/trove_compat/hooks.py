@@ -166,6 +166,7 @@ _GUEST_MANAGER = 'trove.guestagent.datastore.mysql.manager:Manager'
 _SERVER = 'trove.guestagent.datastore.mysql.service:MySqlApp'
 _STATUS = 'trove.guestagent.datastore.service:BaseDbStatus'
 _FILES = 'trove.guestagent.common.configuration:ConfigurationManager'
+_OPTIONS = 'trove.guestagent.common.configuration:ImportOverrideStrategy'
 
 GUEST = Service(
     'trove-ceph-guestagent',
@@ -211,6 +212,11 @@ GUEST = Service(
         Hook(f'{_FILES}.reset_configuration', ('options', 'remove_overrides')),
         Hook(f'{_FILES}.apply_system_override'),
         Hook(f'{_FILES}.parse_configuration'),
+        Hook(f'{_OPTIONS}.apply', ('group_name', 'change_id', 'options')),
+        Hook(f'{_OPTIONS}.remove', ('group_name', 'change_id')),
+        Hook(f'{_OPTIONS}._find_revision_file', ('group_name', 'change_id')),
+        Hook(f'{_OPTIONS}._get_last_file_index', ('group_name',)),
+        Hook(f'{_OPTIONS}._initialize_import_directory'),
         *_STRICT_SERIALIZER,
     ),
 )

@@ -40,6 +40,10 @@ class Configuration:
         for section, values in options.items():
             present.setdefault(section, {}).update(values)
 
+    def replace_system_override(self, options, change_id):
+        self.overrides.pop(change_id, None)
+        self.apply_system_override(options, change_id)
+
     def remove_system_override(self, change_id):
         self.overrides.pop(change_id, None)
 

@@ -13,10 +13,13 @@ class Files:
 
     def __init__(self, test, paths):
         self.contents = dict.fromkeys(paths, '')
-        self.owners = {}
+        self.owners, self.modes = {}, {}
         place = 'trove.guestagent.common.operating_system'
-        for verb in ('exists', 'remove', 'read_file', 'write_file', 'chown'):
+        for verb in ('exists', 'remove', 'read_file'):
             test.useFixture(fixtures.MonkeyPatch(f'{place}.{verb}', getattr(self, verb)))
+        test.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.guestagent.flushed_files.replace', self.replace)
+        )
 
     def exists(self, path, as_root):
         return path in self.contents
@@ -27,11 +30,9 @@ class Files:
     def read_file(self, path, as_root):
         return self.contents[path]
 
-    def write_file(self, path, text, as_root):
-        self.contents[path] = text
-
-    def chown(self, path, user, group, recursive, as_root):
-        self.owners[path] = (user, group)
+    def replace(self, path, content, owner=None, mode=0o600):
+        self.contents[path] = content
+        self.owners[path], self.modes[path] = owner, mode
 
 
 class App:

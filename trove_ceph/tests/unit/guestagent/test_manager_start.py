@@ -197,8 +197,7 @@ class ManagerStartTest(manager_world.ManagerTestCase):
             configuration = mock.call.app.configuration_manager
             self.assertEqual(
                 [
-                    configuration.remove_system_override(semi_sync.CHANGE_ID),
-                    configuration.apply_system_override(
+                    configuration.replace_system_override(
                         {
                             'mysqld': {
                                 'loose_rpl_semi_sync_source_enabled': states[0],
@@ -209,9 +208,9 @@ class ManagerStartTest(manager_world.ManagerTestCase):
                         semi_sync.CHANGE_ID,
                     ),
                 ],
-                done[:2],
+                done[:1],
             )
-            self.assertEqual([*self.STARTED], done[2 : 2 + len(self.STARTED)])
+            self.assertEqual([*self.STARTED], done[1 : 1 + len(self.STARTED)])
 
     def test_moved_server_that_is_another_one(self):
         """The old server's agent has the topic and the key of the instance too."""

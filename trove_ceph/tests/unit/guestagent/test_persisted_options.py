@@ -39,6 +39,7 @@ class PersistedOptionsTest(base.BaseTestCase):
         text = self.remove(json.dumps(CONTENT))
         self.assertEqual(expected, json.loads(text))
         self.assertEqual({PATH: (1001, 1001)}, self.files.owners)
+        self.assertEqual({PATH: 0o640}, self.files.modes)
         self.assertEqual(text, self.remove(text))
 
     def test_file_without_them_is_not_written(self):

@@ -151,6 +151,25 @@ class ResumeTest(ReplicationTestCase):
         self.app.channel |= IDLE
         self.assertTrue(self.resumed())
 
+    def test_writes_are_refused_first(self):
+        """A crash may have taken its options, or its tenant may have opened it."""
+        self.app.channel |= IDLE
+        self.app.super_read_only = 0
+        self.app.errors = {'SET GLOBAL super_read_only': pymysql.OperationalError(1205, 'writes')}
+        self.assertRaises(exceptions.NotQuiescedError, self.resumed)
+        self.assertEqual([], self.app.executed('START'))
+        self.app.errors = {}
+        self.overrides.pop(read_only.REPLICA_CHANGE_ID, None)
+        self.assertTrue(self.resumed())
+        statements = [statement for statement, _ in self.app.statements]
+        refused = statements.index('SET GLOBAL super_read_only = ON')
+        self.assertLess(refused, statements.index('START REPLICA'))
+        self.assertTrue(read_only.is_configured_replica(self.app))
+        self.app.channel |= IDLE
+        self.app.super_read_only = 1
+        self.assertTrue(self.resumed())
+        self.assertEqual([], self.app.executed('SET GLOBAL super_read_only'))
+
     def test_not_after_an_error_or_a_request(self):
         for columns in (
             {'Last_SQL_Errno': 1062},

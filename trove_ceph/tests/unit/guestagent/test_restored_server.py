@@ -109,6 +109,7 @@ class RestoredServerTest(base.BaseTestCase):
         for password in self.app.saved.values():
             self.assertIn(f"IDENTIFIED BY '{password}'", text)
         self.assertEqual((1001, 1001), self.files.owners[init_file.PATH])
+        self.assertEqual(0o600, self.files.modes[init_file.PATH])
         self.check_nothing_is_left(is_stopped=False)
 
     def test_volume_without_a_database(self):

@@ -272,10 +272,6 @@ class PasswordTest(base.BaseTestCase):
         self.done = mock.Mock()
         for name, value in (
             (
-                'datastore.service.BaseDbApp.save_password',
-                classmethod(lambda _class, *given: self.done.save(*given)),
-            ),
-            (
                 'datastore.service.BaseDbApp.get_client_auth_file',
                 classmethod(lambda _class, file: f'/conf/{file}'),
             ),
@@ -283,15 +279,20 @@ class PasswordTest(base.BaseTestCase):
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove.guestagent.{name}', value))
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.guestagent.flushed_files.flush', self.done.flush)
+            fixtures.MonkeyPatch('trove_ceph.guestagent.flushed_files.replace', self.done.replace)
         )
 
     def test_new_password_replaces_the_pool(self):
         for _ in range(2):
             server.MySqlServer.save_password('root', 'new')
-        # A crash must not leave an empty file.
-        saved = [mock.call.save('root', 'new'), mock.call.flush('/conf/root.cnf')]
-        self.assertEqual([*saved, mock.call.engine.dispose(), *saved], self.done.mock_calls)
+        # A crash must not leave an empty file, nor a copy elsewhere.
+        saved = mock.call.replace('/conf/root.cnf', mock.ANY)
+        self.assertEqual([saved, mock.call.engine.dispose(), saved], self.done.mock_calls)
+        written = self.done.replace.call_args.args[1]
+        content = server.MySqlServer.CFG_CODEC.deserialize(written)
+        self.assertEqual(
+            {'client': {'user': 'root', 'password': 'new', 'host': 'localhost'}}, content
+        )
         self.assertIsNone(common_service.ENGINE)
 
 
@@ -417,6 +418,7 @@ class PrivilegesTest(base.BaseTestCase):
 
     def run_as(self, uid):
         self.useFixture(fixtures.MonkeyPatch('os.geteuid', lambda: uid))
+        self.useFixture(fixtures.MonkeyPatch('os.fchown', mock.Mock()))
         return server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
 
     def test_root_needs_no_command_for_contents(self):
@@ -424,7 +426,7 @@ class PrivilegesTest(base.BaseTestCase):
         subject.configuration_manager.reset_configuration('[mysqld]\nport = 3306\n')
         self.assertEqual('secret', subject.get_auth_password(file='root.cnf'))
         self.assertEqual(3306, subject.configuration_manager.get_value('port', section='mysqld'))
-        self.assertEqual({'mkdir', 'chown', 'chmod'}, set(self.commands))
+        self.assertEqual({'mkdir', 'chown'}, set(self.commands))
 
     def test_password_file_that_a_crash_has_damaged(self):
         """The probes of the status must not fail for it."""

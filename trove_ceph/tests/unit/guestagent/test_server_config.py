@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import shutil
+from unittest import mock
 
 import fixtures
 from oslo_utils import units
 from oslotest import base
-from trove.guestagent.common import configuration, operating_system
+from trove.guestagent.common import operating_system
 from trove.guestagent.datastore import service as base_service
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server_config
+from trove_ceph.guestagent import option_files, server_config
 from trove_ceph.mysql import tuning
 
 BASE_FILE = """\
@@ -52,21 +53,23 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.base_path = os.path.join(self.directory, 'my.cnf')
         self.include = os.path.join(self.directory, 'conf.d')
         self.volume_mib = 10240
-        self.measured = []
+        self.measured, self.measured_error = [], None
         self.manager = self.make_manager()
 
     def make_manager(self):
         return server_config.TunedConfigurationManager(
             self.base_path,
-            'me',
-            'us',
+            os.getuid(),
+            os.getgid(),
             base_service.BaseDbApp.CFG_CODEC,
-            override_strategy=configuration.ImportOverrideStrategy(self.include, 'cnf'),
+            override_strategy=option_files.OptionFiles(self.include, 'cnf'),
             measure=self.measure,
             server_id=77,
         )
 
     def measure(self, ram_mib, vcpus, tier):
+        if self.measured_error:
+            raise self.measured_error
         self.measured.append((ram_mib, vcpus))
         rate = tier.volume_iops(self.volume_mib) if tier else 3000
         return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, rate)
@@ -188,6 +191,10 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         options = {'mysqld': {'super_read_only': 'ON'}}
         self.manager.apply_system_override(options, 'read-only')
         (path,) = [one for one in flushed if 'read-only' in one]
+        self.assertEqual(
+            {'my.cnf', '10-system-001-trove-ceph.cnf', '50-system-001-read-only.cnf'},
+            {name for _, _, names in os.walk(self.directory) for name in names},
+        )
         self.assertEqual(self.include, flushed[-1])
         flushed.clear()
         self.manager.remove_system_override('read-only')
@@ -195,7 +202,54 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.assertEqual(self.include, flushed[-1])
         flushed.clear()
         self.reset(2048)
-        self.assertIn(self.base_path, flushed)
+        self.assertIn(os.path.join(self.directory, '.my.cnf.replacement'), flushed)
+
+    def contents(self):
+        paths = [os.path.join(at, one) for at, _, names in os.walk(self.directory) for one in names]
+        return {path: open(path).read() for path in paths}
+
+    def test_a_failure_leaves_the_old_options(self):
+        """As a crash does: MySQL would start without what is missing."""
+        self.reset(4096)
+        self.manager.set_tier(DISKS)
+        self.manager.apply_system_override({'mysqld': {'read_only': 'ON'}}, 'replica')
+        before = self.contents()
+        other = {'mysqld': {'read_only': 'OFF'}}
+        for change in (
+            lambda: self.reset(8192),
+            self.manager.retune,
+            lambda: self.manager.set_tier(tuning.Tier(30.0, 5000, 20000)),
+            lambda: self.manager.apply_system_override(other, 'replica'),
+            lambda: self.manager.replace_system_override(other, 'replica'),
+        ):
+            for step in ('fsync', 'rename'):
+                with mock.patch(f'os.{step}', side_effect=OSError(28, 'full')):
+                    self.assertRaises(exceptions.StorageCommandError, change)
+                self.assertEqual(before, self.contents())
+
+    def test_replaced_options_are_not_merged(self):
+        for options in ({'read_only': 'ON', 'super_read_only': 'ON'}, {'read_only': 'OFF'}):
+            self.manager.replace_system_override({'mysqld': options}, 'replica')
+        path = os.path.join(self.include, '50-system-001-replica.cnf')
+        self.assertEqual('[mysqld]\nread_only = OFF\n\n', open(path).read())
+        self.assertEqual(0o644, os.stat(path).st_mode & 0o777)
+
+    def test_lost_settings_are_computed_again(self):
+        self.manager.restore()
+        self.assertFalse(os.path.exists(self.include) and self.computed_files())
+        self.reset(4096)
+        (name,) = self.computed_files()
+        expected = self.contents()
+        measured = len(self.measured)
+        self.manager.restore()
+        self.assertEqual(measured, len(self.measured))
+        os.unlink(os.path.join(self.include, name))
+        self.measured_error = exceptions.VolumeNotReadyError('not mounted')
+        self.manager.restore()
+        self.assertEqual([], self.computed_files())
+        self.measured_error = None
+        self.manager.restore()
+        self.assertEqual(expected, self.contents())
 
     def test_tier_that_a_crash_has_emptied(self):
         self.reset(4096)

@@ -300,6 +300,15 @@ class ConfigurationManagerTest(contract.ContractTestCase):
             (stock.has_system_override, 'change_id'),
             (configuration.ImportOverrideStrategy.__init__, 'revision_dir, revision_ext'),
             (configuration.ImportOverrideStrategy.get, 'group_name, change_id'),
+            (configuration.ImportOverrideStrategy.exists, 'group_name, change_id'),
+            (configuration.ImportOverrideStrategy.apply, 'group_name, change_id, options'),
+            (configuration.ImportOverrideStrategy.remove, 'group_name, change_id=None'),
+            (
+                configuration.ImportOverrideStrategy._find_revision_file,
+                'group_name, change_id',
+            ),
+            (configuration.ImportOverrideStrategy._get_last_file_index, 'group_name'),
+            (configuration.ImportOverrideStrategy._initialize_import_directory, ''),
         )
         ours = server_config.TunedConfigurationManager.reset_configuration
         self.assert_signatures((ours, 'options, remove_overrides=False'))
@@ -309,6 +318,8 @@ class ConfigurationManagerTest(contract.ContractTestCase):
         groups = [stock.SYSTEM_PRE_USER_GROUP, stock.USER_GROUP, stock.SYSTEM_POST_USER_GROUP]
         self.assertEqual(sorted(groups), groups)
         self.assert_uses(stock.__init__, '_override_strategy')
+        for changes in (stock._apply_override, stock._remove_override):
+            self.assert_uses(changes, '_override_strategy', 'refresh_cache')
 
     def test_files(self):
         self.assertEqual(

@@ -134,7 +134,7 @@ def _configure_units(root: Path, profile: Profile, log: Path) -> None:
     listed = _masked_units(profile).read_text().splitlines()
     for unit in (line for line in listed if line and not line.startswith("#")):
         _link(units / unit, "/dev/null")
-    own = ["guest-configured.service"] if profile.has_trove_ceph else []
+    own = ["guest-configured.service", "trove-database.service"] if profile.has_trove_ceph else []
     enabled = [*_ENABLED_UNITS, *own, *profile.units]
     commands.run(["systemctl", "enable", *enabled], root=root, log=log)
 

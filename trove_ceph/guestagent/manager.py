@@ -113,6 +113,14 @@ class Manager(mysql_manager.Manager):
         """The strategy of replicas, also of instances that were created with another one."""
         return self._replication
 
+    def get_service_status(self):
+        """Return the status of the server.
+
+        Trove asks it by its pool first, without a time limit: a server that accepts connections but
+        never answers would end the reports of the agent, and its other periodic tasks.
+        """
+        return self.status.get_actual_db_status()
+
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance as Trove does, unless its volume has a backup's data.
 

@@ -20,6 +20,8 @@ from trove.instance import service_status
 CRASHED_AFTER_SEC = 40
 
 _RUNNING = 'running'
+# Docker does not answer.
+_UNKNOWN = 'unknown'
 _OTHERS = {
     # Docker starts a server that ends at once again and again.
     'restarting': service_status.ServiceStatuses.CRASHED,
@@ -68,7 +70,7 @@ class ServerStatus(base_service.BaseDbStatus):
     def get_actual_db_status(self):
         """Return the status of the server."""
         state = docker_util.get_container_status(self.docker_client)
-        if state != _RUNNING:
+        if state not in (_RUNNING, _UNKNOWN):
             self._silent_since = None
             return _OTHERS.get(state, service_status.ServiceStatuses.UNKNOWN)
         # While an instance is created, the server that refuses may be the one without a network
@@ -76,6 +78,8 @@ class ServerStatus(base_service.BaseDbStatus):
         if self._accepts_clients(self._has_database or bool(self.is_installed)):
             self._silent_since = None
             return service_status.ServiceStatuses.HEALTHY
+        if state == _UNKNOWN:
+            return service_status.ServiceStatuses.UNKNOWN
         return self._status_of_silence()
 
     def _status_of_silence(self):

@@ -196,6 +196,7 @@ GUEST = Service(
         Hook(f'{_GUEST_MANAGER}.make_read_only', ('context', 'read_only')),
         Hook(f'{_GUEST_MANAGER}.apply_overrides', ('context', 'overrides')),
         Hook(f'{_GUEST_MANAGER}.get_start_db_params'),
+        Hook(f'{_GUEST_MANAGER}.get_service_status'),
         Hook(f'{_GUEST_MANAGER}.replication'),
         Hook(f'{_SERVER}.start_db', ('ds_version', 'command')),
         Hook(f'{_SERVER}.stop_db'),

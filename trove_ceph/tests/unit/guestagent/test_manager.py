@@ -111,6 +111,15 @@ class ManagerTest(manager_world.ManagerTestCase):
             history=self.manager._settings_history,
         )
 
+    def test_status_is_reported_without_the_pool(self):
+        """Its connections have no time limit: a server that hangs would end all reports."""
+        self.manager.app = mock.Mock()
+        self.manager.status = mock.Mock(is_installed=True)
+        self.manager.update_status(None)
+        found = self.manager.status.get_actual_db_status.return_value
+        self.manager.status.set_status.assert_called_once_with(found)
+        self.assertEqual([], self.manager.app.mock_calls)
+
     def test_backup_settings_are_observed_while_the_server_runs(self):
         observe = self.useFixture(
             fixtures.MockPatch('trove_ceph.guestagent.backup_settings.observe')

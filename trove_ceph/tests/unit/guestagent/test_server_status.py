@@ -66,10 +66,16 @@ class ServerStatusTest(base.BaseTestCase):
             ('not running', ServiceStatuses.SHUTDOWN),
             ('restarting', ServiceStatuses.CRASHED),
             ('paused', ServiceStatuses.CRASHED),
-            ('unknown', ServiceStatuses.UNKNOWN),
         ):
             self.assertEqual(expected, self.status(container=container), container)
         self.assertEqual([], self.asked)
+
+    def test_server_answers_while_docker_does_not(self):
+        for accepts, expected in (
+            (True, ServiceStatuses.HEALTHY),
+            (False, ServiceStatuses.UNKNOWN),
+        ):
+            self.assertEqual(expected, self.status(container='unknown', accepts=accepts))
 
     def test_refusal_is_an_answer_once_the_instance_is_prepared(self):
         for is_prepared in (False, True):

@@ -66,6 +66,7 @@ class ManagerTest(contract.ContractTestCase):
             (stock.unmount_volume, 'context, device_path=None, mount_point=None'),
             (stock.resize_fs, 'context, device_path=None, mount_point=None, online=False'),
             (stock.get_start_db_params, 'data_dir'),
+            (stock.get_service_status, ''),
             (stock.attach_replica, 'context, replica_info, slave_config, **kwargs'),
             (mysql_service.MySqlAdmin.__init__, 'app'),
             (mysql_service.MySqlAdmin.is_root_enabled, ''),
@@ -128,6 +129,9 @@ class ManagerTest(contract.ContractTestCase):
         for name in ('mount_volume', 'unmount_volume', 'resize_fs', 'rebuild'):
             stock = inspect.signature(getattr(mysql_manager.Manager, name))
             self.assertEqual(stock, inspect.signature(getattr(manager.Manager, name)), name)
+
+    def test_status_that_is_reported(self):
+        self.assert_uses(mysql_manager.Manager.update_status, 'get_service_status', 'set_status')
 
     def test_state_that_is_read(self):
         for name in ('is_installed', 'is_running'):

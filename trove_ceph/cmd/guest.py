@@ -40,6 +40,7 @@ LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _WAIT_POLL_SEC = 0.2
+_WAIT_REPORT_SEC = 60
 _DESCRIPTION = """\
 Bring the data volume of a database instance into service, then be Trove's guest agent. Runs in the
 guest, instead of trove-guestagent. A guest of a pool of warm guests first waits until it becomes an
@@ -109,12 +110,18 @@ def main() -> int | None:
 
 
 def _load_and_wait(marker: str) -> tuple[float, float]:
-    """Load the modules, wait until the file exists, and return the seconds of each."""
+    """Load the modules, wait until the file exists, and return the seconds of each.
+
+    The log is configured only then, so standard error tells of the wait each minute.
+    """
     started = time.monotonic()
     preload.run()
-    loaded = time.monotonic()
+    loaded = reported = time.monotonic()
     while not os.path.exists(marker):
         time.sleep(_WAIT_POLL_SEC)
+        if time.monotonic() - reported >= _WAIT_REPORT_SEC:
+            reported = time.monotonic()
+            print(f'Waiting for {marker} since {reported - loaded:.0f} s', file=sys.stderr)
     return loaded - started, time.monotonic() - loaded
 
 

@@ -22,6 +22,9 @@ FSTAB = '/etc/fstab'
 #: (2017). There is no barrier option any more: XFS and ext4 always flush. No online ``discard``:
 #: one dropped table would send thousands of requests; :mod:`volume_trim` discards at its own pace.
 MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
+# At boot: a machine starts without its volume, so that it can be repaired, but docker does not,
+# whatever the unit of its image says. It would start MySQL on an empty directory of the root disk.
+_BOOT_OPTIONS = 'nofail,x-systemd.before=docker.service,x-systemd.required-by=docker.service'
 
 # The kernel reports a device that is a few sectors larger than the file system as growable.
 _GROWTH_STEP_BYTES = units.Mi
@@ -344,7 +347,7 @@ class DataVolume:
 
     def _update_fstab(self, fstype: str) -> None:
         """Add the mount to fstab: docker restarts the database at boot, before the agent runs."""
-        options = MOUNT_OPTIONS[fstype]
+        options = f'{MOUNT_OPTIONS[fstype]},{_BOOT_OPTIONS}'
         entry = f'{self.device}\t{self.mount_point}\t{fstype}\t{options}\t0\t0'
         with open(self._fstab, encoding='utf-8') as fstab:
             lines = fstab.read().splitlines()

@@ -70,7 +70,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         owner = os.stat(self.mount_point)
         self.assertEqual((UID, GID), (owner.st_uid, owner.st_gid))
         self.assertIn(
-            f'{self.device}\t{self.mount_point}\txfs\tnoatime,inode64\t0\t0\n',
+            f'{self.device}\t{self.mount_point}\txfs\tnoatime,inode64,nofail,',
             self.fstab.read_text(),
         )
         self.assertIn('/dev/vda1\t/\text4', self.fstab.read_text())

@@ -93,6 +93,28 @@ class StartTest(GuestCommandTestCase):
         started = mock.call.trove('x', '--config-file', self.config)
         self.assertEqual([mock.call.preload(), mock.call.sleep(), started], done.mock_calls)
 
+    def test_a_long_wait_is_reported(self):
+        """As on a machine on which cloud-init has failed."""
+        marker = os.path.join(os.path.dirname(self.config), 'configured')
+        now = 0.0
+
+        def pause(_seconds):
+            nonlocal now
+            now += 40
+            if now == 200:
+                with open(marker, 'w'):
+                    pass
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.guestagent.preload.run', mock.Mock()))
+        self.useFixture(fixtures.MonkeyPatch('time.sleep', pause))
+        self.useFixture(fixtures.MonkeyPatch('time.monotonic', lambda: now))
+        output = self.useFixture(fixtures.StringStream('stderr')).stream
+        self.useFixture(fixtures.MonkeyPatch('sys.stderr', output))
+        guest._load_and_wait(marker)
+        output.seek(0)
+        expected = [f'Waiting for {marker} since {seconds} s' for seconds in (80, 160)]
+        self.assertEqual(expected, output.read().splitlines())
+
     def test_does_not_wait_without_the_option(self):
         loaded = self.useFixture(fixtures.MockPatch('trove_ceph.guestagent.preload.run')).mock
 

@@ -331,9 +331,18 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.prepare()
 
         self.assertEqual(
-            f'/dev/vda1 / ext4 defaults 0 0\n{DEVICE}\t{MOUNT_POINT}\txfs\tnoatime,inode64\t0\t0\n',
+            f'/dev/vda1 / ext4 defaults 0 0\n{DEVICE}\t{MOUNT_POINT}\txfs\tnoatime,inode64,nofail,'
+            'x-systemd.before=docker.service,x-systemd.required-by=docker.service\t0\t0\n',
             self.read_fstab(),
         )
+
+    def test_fstab_of_an_earlier_release(self):
+        """A machine whose volume cannot be mounted would not boot."""
+        with open(self.fstab, 'w') as fstab:
+            fstab.write(f'{DEVICE}\t{MOUNT_POINT}\txfs\tnoatime,inode64\t0\t0\n')
+        self.prepare()
+        (line,) = self.read_fstab().splitlines()
+        self.assertIn('nofail', line.split()[3].split(','))
 
     def test_mount_without_fstab(self):
         self.storage.signature = 'xfs'

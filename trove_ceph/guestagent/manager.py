@@ -388,9 +388,12 @@ class Manager(mysql_manager.Manager):
         :returns: whether the rate differs from the stored one
         """
         rate = None if tier is None else tuning.Tier(**tier)
-        if not self.app.configuration_manager.set_tier(rate):
+        configured = self.app.configuration_manager
+        if rate == configured.stored_tier():
             return False
-        self.app.apply_volume_settings(self.app.configuration_manager.retune())
+        self.app.apply_volume_settings(configured.retune_for(rate))
+        # Last: a repetition completes what has failed.
+        configured.store_tier(rate)
         return True
 
     def check_backup_settings(self, context):

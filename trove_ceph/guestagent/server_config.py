@@ -70,7 +70,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         :raises VolumeTooSmallError: before anything is written
         """
         if not isinstance(options, dict):
-            computed = self._compute(_flavor_facts(options))
+            computed = self._compute(_flavor_facts(options), self.stored_tier())
             if remove_overrides:
                 for group in _GROUPS:
                     self._files.remove(group)
@@ -98,8 +98,13 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
 
     def retune(self) -> tuning.Tuning:
         """Compute and write the settings for the present base file, and return them."""
+        return self.retune_for(self.stored_tier())
+
+    def retune_for(self, tier: tuning.Tier | None) -> tuning.Tuning:
+        """As :meth:`retune`, for an I/O rate that is not stored yet."""
         section = self.get_value(FACTS_SECTION, default={})
-        computed = self._compute((section.get('flavor_ram_mib'), section.get('flavor_vcpus')))
+        facts = section.get('flavor_ram_mib'), section.get('flavor_vcpus')
+        computed = self._compute(facts, tier)
         self._write(computed)
         return computed
 
@@ -116,23 +121,19 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         except exceptions.TroveCephError as error:
             LOG.error('The computed settings are still missing: %s', error)
 
-    def set_tier(self, tier: tuning.Tier | None) -> bool:
-        """Store the I/O rate of the storage tier; return whether it differs from the stored one.
-
-        The next :meth:`retune` computes the settings that depend on it.
+    def store_tier(self, tier: tuning.Tier | None) -> None:
+        """Store the I/O rate of the storage tier, from which :meth:`retune` computes; idempotent.
 
         :param tier: None: delete the stored rate
         """
-        if tier == self._stored_tier():
-            return False
         if tier is None:
             self.remove_system_override(TIER_CHANGE_ID)
         else:
             options = {FACTS_SECTION: dataclasses.asdict(tier)}
             self.replace_system_override(options, TIER_CHANGE_ID, pre_user=True)
-        return True
 
-    def _stored_tier(self) -> tuning.Tier | None:
+    def stored_tier(self) -> tuning.Tier | None:
+        """Return the stored I/O rate; None: there is none."""
         # Read the file: the cache does not exist before the first base file.
         if not self.has_system_override(TIER_CHANGE_ID):
             return None
@@ -148,8 +149,10 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         """Return the value of ``key`` after a restart of the server; None: it is not set."""
         return self.get_value(key, section=SERVER_SECTION)
 
-    def _compute(self, facts: tuple[int | None, int | None]) -> tuning.Tuning:
-        machine = self._measure(*facts, self._stored_tier())
+    def _compute(
+        self, facts: tuple[int | None, int | None], tier: tuning.Tier | None
+    ) -> tuning.Tuning:
+        machine = self._measure(*facts, tier)
         computed = tuning.tune(machine)
         LOG.info('Tuned MySQL for %s: %s', machine, computed)
         return computed

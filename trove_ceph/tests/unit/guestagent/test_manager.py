@@ -65,29 +65,40 @@ class ManagerTest(manager_world.ManagerTestCase):
 
     def test_new_tier_is_stored_and_applied_to_the_running_server(self):
         done = self.manager.app = mock.Mock()
-        done.configuration_manager.set_tier.return_value = True
+        done.configuration_manager.stored_tier.return_value = None
 
         given = {'iops_per_gib': 1.0, 'iops_floor': 60, 'iops_cap': 1000}
         self.assertTrue(self.manager.apply_tier(None, given))
 
-        kept = mock.call.configuration_manager.set_tier(tuning.Tier(1.0, 60, 1000))
-        computed = done.configuration_manager.retune.return_value
+        tier = tuning.Tier(1.0, 60, 1000)
+        computed = done.configuration_manager.retune_for.return_value
         self.assertEqual(
             [
-                kept,
-                mock.call.configuration_manager.retune(),
+                mock.call.configuration_manager.stored_tier(),
+                mock.call.configuration_manager.retune_for(tier),
                 mock.call.apply_volume_settings(computed),
+                mock.call.configuration_manager.store_tier(tier),
             ],
             done.mock_calls,
         )
 
+    def test_tier_that_cannot_be_applied_is_not_stored(self):
+        """A repetition would change nothing."""
+        done = self.manager.app = mock.Mock()
+        given = {'iops_per_gib': 1.0, 'iops_floor': 60, 'iops_cap': 1000}
+        for step in (done.configuration_manager.retune_for, done.apply_volume_settings):
+            step.side_effect = RuntimeError
+            self.assertRaises(RuntimeError, self.manager.apply_tier, None, given)
+            step.side_effect = None
+            done.configuration_manager.store_tier.assert_not_called()
+
     def test_known_tier_changes_nothing(self):
         done = self.manager.app = mock.Mock()
-        done.configuration_manager.set_tier.return_value = False
+        done.configuration_manager.stored_tier.return_value = None
 
         self.assertFalse(self.manager.apply_tier(None, None))
 
-        self.assertEqual([mock.call.configuration_manager.set_tier(None)], done.mock_calls)
+        self.assertEqual([mock.call.configuration_manager.stored_tier()], done.mock_calls)
 
     def test_machine_without_a_flavor_is_read_from_the_kernel(self):
         measured = self.manager.app._measure(None, None, None)

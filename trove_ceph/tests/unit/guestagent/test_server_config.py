@@ -137,8 +137,8 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
     def test_stored_tier_is_used(self):
         self.reset(4096)
         self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
-        self.assertTrue(self.manager.set_tier(DISKS))
-        self.assertFalse(self.manager.set_tier(DISKS))
+        self.manager.store_tier(DISKS)
+        self.assertEqual(DISKS, self.manager.stored_tier())
 
         self.manager.retune()
 
@@ -147,27 +147,34 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
     def test_tier_outlives_a_flavor_resize_and_the_agent(self):
         self.reset(4096)
-        self.manager.set_tier(DISKS)
+        self.manager.store_tier(DISKS)
         self.reset(8192)
         self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
 
         self.manager = self.make_manager()
 
-        self.assertFalse(self.manager.set_tier(DISKS))
+        self.assertEqual(DISKS, self.manager.stored_tier())
         self.volume_mib = 300 * 1024
         self.manager.retune()
         self.assertEqual(300, self.manager.effective('innodb_io_capacity_max'))
 
     def test_tier_is_replaced_and_removed(self):
         self.reset(4096)
-        self.manager.set_tier(DISKS)
-        self.assertTrue(self.manager.set_tier(tuning.Tier(30.0, 5000, 20000)))
+        self.manager.store_tier(DISKS)
+        self.manager.store_tier(tuning.Tier(30.0, 5000, 20000))
         self.manager.retune()
         self.assertEqual(5000, self.manager.effective('innodb_io_capacity_max'))
-        self.assertTrue(self.manager.set_tier(None))
-        self.assertFalse(self.manager.set_tier(None))
+        for _ in range(2):
+            self.manager.store_tier(None)
+            self.assertIsNone(self.manager.stored_tier())
         self.manager.retune()
         self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
+
+    def test_settings_for_a_tier_before_it_is_stored(self):
+        self.reset(4096)
+        self.manager.retune_for(DISKS)
+        self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
+        self.assertIsNone(self.manager.stored_tier())
 
     def test_base_file_without_the_flavor(self):
         self.manager.reset_configuration('[mysqld]\nport = 3306\n')
@@ -211,14 +218,14 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
     def test_a_failure_leaves_the_old_options(self):
         """As a crash does: MySQL would start without what is missing."""
         self.reset(4096)
-        self.manager.set_tier(DISKS)
+        self.manager.store_tier(DISKS)
         self.manager.apply_system_override({'mysqld': {'read_only': 'ON'}}, 'replica')
         before = self.contents()
         other = {'mysqld': {'read_only': 'OFF'}}
         for change in (
             lambda: self.reset(8192),
             self.manager.retune,
-            lambda: self.manager.set_tier(tuning.Tier(30.0, 5000, 20000)),
+            lambda: self.manager.store_tier(tuning.Tier(30.0, 5000, 20000)),
             lambda: self.manager.apply_system_override(other, 'replica'),
             lambda: self.manager.replace_system_override(other, 'replica'),
         ):
@@ -253,11 +260,11 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
     def test_tier_that_a_crash_has_emptied(self):
         self.reset(4096)
-        self.manager.set_tier(DISKS)
+        self.manager.store_tier(DISKS)
         (name,) = [one for one in os.listdir(self.include) if 'storage-tier' in one]
         open(os.path.join(self.include, name), 'w').close()
         self.reset(4096)
-        self.assertTrue(self.manager.set_tier(DISKS))
+        self.assertIsNone(self.manager.stored_tier())
 
     def test_dictionary_as_base_file(self):
         self.manager.reset_configuration({'mysqld': {'port': 3306}})

@@ -22,8 +22,8 @@ from trove_ceph.mysql import tuning
 LOG = logging.getLogger(__name__)
 
 _TIMEOUT_SEC = 60
-#: Options of the running server that an adoption sets.
-_SET = frozenset({'server_id', *tuning.VOLUME_OPTIONS})
+#: Options of the running server that an adoption sets, and a fact about them.
+_SET = frozenset({'server_id', server_config.TUNED_VOLUME, *tuning.VOLUME_OPTIONS})
 
 
 class Manager(Protocol):

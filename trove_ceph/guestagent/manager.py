@@ -375,9 +375,10 @@ class Manager(mysql_manager.Manager):
         The file system is always grown while it is mounted. After an offline resize it stays
         mounted, so Trove's following call of :meth:`mount_volume` changes nothing.
         """
+        configured = self.app.configuration_manager
         volume = self._volume(device_path, mount_point)
-        volume.grow(CONF.trove_ceph.volume_grow_timeout_sec)
-        computed = self.app.configuration_manager.retune()
+        volume.grow(CONF.trove_ceph.volume_grow_timeout_sec, configured.tuned_volume_mib())
+        computed = configured.retune()
         if online:
             self.app.apply_volume_settings(computed)
 

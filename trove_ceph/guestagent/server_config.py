@@ -31,6 +31,9 @@ TIER_CHANGE_ID = 'storage-tier'
 #: Section of the base file, ignored by mysqld, in which the template passes the flavor.
 FACTS_SECTION = 'trove_ceph'
 
+#: The size of the volume in MiB for which the settings were computed, beside them.
+TUNED_VOLUME = 'tuned_volume_mib'
+
 Measure = collections.abc.Callable[[int | None, int | None, tuning.Tier | None], tuning.Machine]
 
 _GROUPS = (
@@ -76,7 +79,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
                     self._files.remove(group)
             self._files.write(self._base_config_path, options)
             self.refresh_cache()
-            self._write(computed)
+            self._write(*computed)
         else:
             # The base class serialises a dict and calls this method again with the text.
             super().reset_configuration(options, remove_overrides=remove_overrides)
@@ -104,8 +107,8 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         """As :meth:`retune`, for an I/O rate that is not stored yet."""
         section = self.get_value(FACTS_SECTION, default={})
         facts = section.get('flavor_ram_mib'), section.get('flavor_vcpus')
-        computed = self._compute(facts, tier)
-        self._write(computed)
+        machine, computed = self._compute(facts, tier)
+        self._write(machine, computed)
         return computed
 
     def restore(self) -> None:
@@ -120,6 +123,14 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
             self.retune()
         except exceptions.TroveCephError as error:
             LOG.error('The computed settings are still missing: %s', error)
+
+    def tuned_volume_mib(self) -> int | None:
+        """Return the size of the volume for which the present settings were computed.
+
+        None: an agent of an earlier release computed them.
+        """
+        found: int | None = self.get_value(TUNED_VOLUME, section=FACTS_SECTION)
+        return found
 
     def store_tier(self, tier: tuning.Tier | None) -> None:
         """Store the I/O rate of the storage tier, from which :meth:`retune` computes; idempotent.
@@ -151,15 +162,18 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
 
     def _compute(
         self, facts: tuple[int | None, int | None], tier: tuning.Tier | None
-    ) -> tuning.Tuning:
+    ) -> tuple[tuning.Machine, tuning.Tuning]:
         machine = self._measure(*facts, tier)
         computed = tuning.tune(machine)
         LOG.info('Tuned MySQL for %s: %s', machine, computed)
-        return computed
+        return machine, computed
 
-    def _write(self, computed: tuning.Tuning) -> None:
-        options = computed.mysqld_options() | {'server_id': self._server_id}
-        self.replace_system_override({SERVER_SECTION: options}, CHANGE_ID, pre_user=True)
+    def _write(self, machine: tuning.Machine, computed: tuning.Tuning) -> None:
+        options = {
+            SERVER_SECTION: computed.mysqld_options() | {'server_id': self._server_id},
+            FACTS_SECTION: {TUNED_VOLUME: machine.volume_mib},
+        }
+        self.replace_system_override(options, CHANGE_ID, pre_user=True)
 
 
 def server_id_of(instance_id: str) -> int:

@@ -174,19 +174,22 @@ class DataVolume:
             self._storage.unmount(self.mount_point)
             LOG.info('Unmounted %s', self.mount_point)
 
-    def grow(self, timeout_sec: int) -> int:
+    def grow(self, timeout_sec: int, old_mib: int | None = None) -> int:
         """Extend the file system to a volume that was just resized; return the MiB gained.
 
         The database may write meanwhile. Blocks for at most ``timeout_sec`` plus the command's
         time.
 
         :param timeout_sec: how long to wait until the kernel sees the new size
+        :param old_mib: a size of the device before it was resized: if it is larger now, the file
+            system may have been extended before, by a start of the agent; None: not known
         :raises VolumeNotReadyError: the kernel did not see the new size in time
         """
         fstype = self.ensure_mounted()
         before = self._storage.filesystem_bytes(self.device, self.mount_point, fstype)
-        self._wait_for_size(before + _GROWTH_STEP_BYTES, timeout_sec)
-        return self._grow(fstype, before)
+        if old_mib is None or self.size_mib() <= old_mib:
+            self._wait_for_size(before + _GROWTH_STEP_BYTES, timeout_sec)
+        return self._grow(fstype, before) if self._has_room(before) else 0
 
     def ensure_size(self, size_bytes: int, timeout_sec: int) -> None:
         """Wait until the device has a size, and extend the file system to it, if it is smaller.

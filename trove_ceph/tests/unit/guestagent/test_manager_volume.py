@@ -43,11 +43,12 @@ class ManagerVolumeTest(manager_world.ManagerTestCase):
 
     def test_online_resize_grows_and_retunes_the_running_server(self):
         self.option('volume_grow_timeout_sec', 17)
+        self.configuration.tuned_volume_mib.return_value = 10240
         self.manager.app.apply_volume_settings = mock.Mock()
 
         self.manager.resize_fs(None, '/dev/vdb', '/var/lib/mysql', online=True)
 
-        self.volume.grow.assert_called_once_with(17)
+        self.volume.grow.assert_called_once_with(17, 10240)
         self.manager.app.apply_volume_settings.assert_called_once_with(
             self.configuration.retune.return_value
         )

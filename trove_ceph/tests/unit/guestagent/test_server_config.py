@@ -121,6 +121,18 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         self.assertIsNone(self.manager.effective('performance_schema_accounts_size'))
 
+    def test_size_of_the_volume_is_kept_with_the_settings(self):
+        self.manager.reset_configuration('[mysqld]\nport = 3306\n')
+        self.assertEqual(10240, self.manager.tuned_volume_mib())
+        self.volume_mib = 20480
+        self.assertEqual(10240, self.make_manager().tuned_volume_mib())
+        self.manager.retune()
+        self.assertEqual(20480, self.make_manager().tuned_volume_mib())
+        (name,) = self.computed_files()
+        with open(os.path.join(self.include, name), 'w') as file:
+            file.write('[mysqld]\nserver_id = 77\n')
+        self.assertIsNone(self.make_manager().tuned_volume_mib())
+
     def test_retune_after_a_volume_resize(self):
         self.reset(4096)
         before = self.manager.effective('innodb_redo_log_capacity')

@@ -383,6 +383,18 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn('still has 1024 MiB after 60 s', str(error))
         self.assertNotIn('grow xfs', self.storage.done)
 
+    def test_grow_after_a_start_of_the_agent_has_grown_it(self):
+        """Or after a growth whose rest failed."""
+        self.prepare()
+        self.assertEqual(0, self.volume.grow(timeout_sec=60, old_mib=512))
+        self.assertEqual(0, self.clock.now)
+        self.assertNotIn('grow xfs', self.storage.done)
+
+    def test_grow_from_a_known_size(self):
+        self.prepare()
+        self.storage.later_sizes = [1024, 1024, 1024, 2048]
+        self.assertEqual(1024, self.volume.grow(timeout_sec=60, old_mib=1024))
+
     def test_size_that_is_there(self):
         self.prepare()
 

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 from pymysql.constants import ER
 from sqlalchemy import event, exc
 from sqlalchemy.sql.expression import text
-from trove.common import cfg, constants, exception
+from trove.common import cfg, constants, exception, utils
 from trove.guestagent.common import operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
@@ -29,6 +29,8 @@ from trove_ceph.trove_compat import backup_image
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
+#: The same path in the container.
+ROOT_PASSWORD_PATH = '/etc/mysql/root-password'
 _PURGE_TIMEOUT_SEC = 60
 _PROBE_TIMEOUT_SEC = 10
 _ER_ACCOUNT_HAS_BEEN_LOCKED = 3118
@@ -50,6 +52,12 @@ class MySqlServer(service.MySqlApp):
 
     #: Docker starts no program in the container to find its health (:mod:`server_status`).
     HEALTHCHECK = {'test': ['NONE']}
+    #: Docker shows the environment of a container, and Trove logs it, so it has no password. The
+    #: entrypoint takes an empty one as none.
+    _extra_envs = {
+        'MYSQL_ROOT_PASSWORD': '',
+        'MYSQL_ROOT_PASSWORD_FILE': ROOT_PASSWORD_PATH,
+    }
     _configuration_manager: server_config.TunedConfigurationManager | None = None
 
     def __init__(
@@ -123,7 +131,8 @@ class MySqlServer(service.MySqlApp):
         return backup_image.of_version(self, ds_version or CONF.datastore_version)
 
     def start_db(self, *args, **kwargs):
-        """Create the temporary directory on the data volume, and start the server."""
+        """Create what the container needs on the volume and the root disk, and start the server."""
+        self._write_root_password()
         mount_point = CONF.get(CONF.datastore_manager).mount_point
         operating_system.ensure_directory(
             os.path.join(mount_point, 'tmp'),
@@ -133,6 +142,17 @@ class MySqlServer(service.MySqlApp):
             as_root=True,
         )
         super().start_db(*args, **kwargs)
+
+    def _write_root_password(self) -> None:
+        """Write the password that root of a new database gets, as it is in Trove's file."""
+        try:
+            password = self.get_auth_password(file='root.cnf').strip()
+        except exception.UnprocessableEntity:
+            # Before the container has it: an agent that was killed must find it.
+            password = utils.generate_random_password()
+            self.save_password('root', password)
+        owner = (int(self.database_service_uid), int(self.database_service_gid))
+        flushed_files.replace(ROOT_PASSWORD_PATH, password, owner)
 
     def get_engine(self):
         """Return Trove's pool of connections, none of which leaves the guest or is encrypted."""

@@ -206,6 +206,7 @@ GUEST = Service(
         Hook(f'{_SERVER}.save_password'),
         Hook(f'{_SERVER}.get_client_auth_file'),
         Hook(f'{_SERVER}.HEALTHCHECK'),
+        Hook(f'{_SERVER}._extra_envs'),
         Hook(f'{_STATUS}.begin_install'),
         Hook(f'{_STATUS}.end_install', ('error_occurred',)),
         Hook(f'{_STATUS}.get_actual_db_status'),

@@ -173,7 +173,9 @@ class MySqlServerTestCase(base.BaseTestCase):
             )
         )
 
-        self.server().start_db(ds_version='9.7.4')
+        subject = self.server()
+        subject._write_root_password = mock.Mock()
+        subject.start_db(ds_version='9.7.4')
 
         self.assertEqual(['/var/lib/mysql/tmp', {'ds_version': '9.7.4'}], order)
 
@@ -262,38 +264,6 @@ class MySqlServerTestCase(base.BaseTestCase):
             [True, True], [call.kwargs['ssl_disabled'] for call in connect.call_args_list]
         )
         self.assertEqual(1, len(list(subject.get_engine().dialect.dispatch.do_connect)))
-
-
-class PasswordTest(base.BaseTestCase):
-    """Trove keeps a pool of connections, with the password of the former volume."""
-
-    def setUp(self):
-        super().setUp()
-        self.done = mock.Mock()
-        for name, value in (
-            (
-                'datastore.service.BaseDbApp.get_client_auth_file',
-                classmethod(lambda _class, file: f'/conf/{file}'),
-            ),
-            ('datastore.mysql_common.service.ENGINE', self.done.engine),
-        ):
-            self.useFixture(fixtures.MonkeyPatch(f'trove.guestagent.{name}', value))
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.guestagent.flushed_files.replace', self.done.replace)
-        )
-
-    def test_new_password_replaces_the_pool(self):
-        for _ in range(2):
-            server.MySqlServer.save_password('root', 'new')
-        # A crash must not leave an empty file, nor a copy elsewhere.
-        saved = mock.call.replace('/conf/root.cnf', mock.ANY)
-        self.assertEqual([saved, mock.call.engine.dispose(), saved], self.done.mock_calls)
-        written = self.done.replace.call_args.args[1]
-        content = server.MySqlServer.CFG_CODEC.deserialize(written)
-        self.assertEqual(
-            {'client': {'user': 'root', 'password': 'new', 'host': 'localhost'}}, content
-        )
-        self.assertIsNone(common_service.ENGINE)
 
 
 class ProbeTestCase(base.BaseTestCase):

@@ -186,7 +186,7 @@ class ServerTest(contract.ContractTestCase):
         self.assert_signatures((stock.get_actual_db_status, ''))
         for waits in (stock.wait_for_status, stock._end_install):
             self.assert_uses(waits, 'get_actual_db_status')
-        self.assert_uses(mysql_service.MySqlApp.start_db, 'HEALTHCHECK')
+        self.assert_uses(mysql_service.MySqlApp.start_db, 'HEALTHCHECK', '_extra_envs')
         self.assertIn('test', mysql_service.MySqlApp.HEALTHCHECK)
         client = mock.Mock()
         client.containers.get.return_value.status = 'exited'

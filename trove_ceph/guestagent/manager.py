@@ -119,7 +119,12 @@ class Manager(mysql_manager.Manager):
         Trove asks it by its pool first, without a time limit: a server that accepts connections but
         never answers would end the reports of the agent, and its other periodic tasks.
         """
-        return self.status.get_actual_db_status()
+        return self.status.get_reported_status()
+
+    def upgrade(self, context, upgrade_info):
+        """Upgrade MySQL in place; until the end it is not reported as healthy."""
+        with self.status.of_upgrade():
+            super().upgrade(context, upgrade_info)
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance as Trove does, unless its volume has a backup's data.

@@ -14,7 +14,7 @@ from pymysql.constants import ER
 from sqlalchemy import event, exc
 from sqlalchemy.sql.expression import text
 from trove.common import cfg, constants, exception, utils
-from trove.guestagent.common import operating_system
+from trove.guestagent.common import guestagent_utils, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
 from trove.guestagent.datastore.mysql_common import service as common_service
@@ -153,6 +153,35 @@ class MySqlServer(service.MySqlApp):
             self.save_password('root', password)
         owner = (int(self.database_service_uid), int(self.database_service_gid))
         flushed_files.replace(ROOT_PASSWORD_PATH, password, owner)
+
+    def upgrade(self, upgrade_info):
+        """Start another version of MySQL in place of the running one.
+
+        Unlike Trove's method, it has the image before it stops MySQL, and removes none.
+
+        :raises ServerFailedError: there is no such image; MySQL goes on
+        """
+        version = upgrade_info['datastore_version']
+        guestagent_utils.prevent_major_version_upgrade(CONF.datastore_version, version)
+        self._ensure_image(version)
+        self.stop_db()
+        docker_util.remove_container(self.docker_client)
+        self.start_db(update_db=True, ds_version=version)
+
+    def _ensure_image(self, version: str) -> None:
+        repository = CONF.get(CONF.datastore_manager).docker_image
+        try:
+            self.docker_client.images.get(f'{repository}:{version}')
+            return
+        except docker.errors.ImageNotFound:
+            LOG.info('Pulling %s:%s', repository, version)
+        try:
+            self.docker_client.images.pull(repository, tag=version)
+        except docker.errors.DockerException as error:
+            raise exceptions.ServerFailedError(
+                f'MySQL is not upgraded, and goes on: {repository}:{version} cannot be pulled: '
+                f'{error}'
+            ) from error
 
     def get_engine(self):
         """Return Trove's pool of connections, none of which leaves the guest or is encrypted."""

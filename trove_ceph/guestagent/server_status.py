@@ -8,6 +8,7 @@ containers of our servers have none (``MySqlServer.HEALTHCHECK``).
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,6 +19,8 @@ from trove.instance import service_status
 
 #: After about this time, docker would call the container unhealthy with Trove's own settings.
 CRASHED_AFTER_SEC = 40
+#: How long the failure of an upgrade is reported, of which Trove looks every five seconds.
+FAILED_UPGRADE_SEC = 60
 
 _RUNNING = 'running'
 # Docker does not answer.
@@ -53,6 +56,8 @@ class ServerStatus(base_service.BaseDbStatus):
         self._clock = clock
         self._silent_since: float | None = None
         self._has_database = False
+        self._upgrade: service_status.ServiceStatus | None = None
+        self._upgrade_until = math.inf
 
     @contextlib.contextmanager
     def of_existing_database(self) -> Iterator[None]:
@@ -66,6 +71,29 @@ class ServerStatus(base_service.BaseDbStatus):
             yield
         finally:
             self._has_database = False
+
+    @contextlib.contextmanager
+    def of_upgrade(self) -> Iterator[None]:
+        """Report an upgrade of the server within the context, and its failure for a minute.
+
+        Trove takes the first report of a healthy server for the end of the upgrade, but it stays
+        healthy until the new image is there, and if there is none.
+        """
+        self._upgrade, self._upgrade_until = service_status.ServiceStatuses.UPGRADING, math.inf
+        try:
+            yield
+        except Exception:
+            self._upgrade = service_status.ServiceStatuses.FAILED
+            self._upgrade_until = self._clock() + FAILED_UPGRADE_SEC
+            self.set_status(self._upgrade)
+            raise
+        self._upgrade = None
+
+    def get_reported_status(self):
+        """Return the status to report: that of an upgrade, or else of the server."""
+        if self._upgrade is None or self._clock() >= self._upgrade_until:
+            return self.get_actual_db_status()
+        return self._upgrade
 
     def get_actual_db_status(self):
         """Return the status of the server."""

@@ -127,9 +127,17 @@ class ManagerTest(manager_world.ManagerTestCase):
         self.manager.app = mock.Mock()
         self.manager.status = mock.Mock(is_installed=True)
         self.manager.update_status(None)
-        found = self.manager.status.get_actual_db_status.return_value
+        found = self.manager.status.get_reported_status.return_value
         self.manager.status.set_status.assert_called_once_with(found)
         self.assertEqual([], self.manager.app.mock_calls)
+
+    def test_upgrade(self):
+        done = mock.Mock(of_upgrade=mock.MagicMock())
+        self.manager.app, self.manager.status = done.app, done
+        done.of_upgrade.return_value.__exit__.return_value = False
+        self.manager.upgrade(None, {'datastore_version': '9.8.1'})
+        done.of_upgrade.return_value.__enter__.assert_called_once_with()
+        done.app.upgrade.assert_called_once_with({'datastore_version': '9.8.1'})
 
     def test_backup_settings_are_observed_while_the_server_runs(self):
         observe = self.useFixture(

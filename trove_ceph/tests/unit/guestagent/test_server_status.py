@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
 import fixtures
 from oslotest import base
 from trove.instance.service_status import ServiceStatuses
@@ -69,6 +71,27 @@ class ServerStatusTest(base.BaseTestCase):
         ):
             self.assertEqual(expected, self.status(container=container), container)
         self.assertEqual([], self.asked)
+
+    def test_upgrade_is_reported_until_its_end(self):
+        with self.subject.of_upgrade():
+            self.now += 3600
+            self.assertEqual(ServiceStatuses.UPGRADING, self.subject.get_reported_status())
+            # The start of the new server waits for this.
+            self.assertEqual(ServiceStatuses.HEALTHY, self.status())
+        self.assertEqual(ServiceStatuses.HEALTHY, self.subject.get_reported_status())
+
+    def test_failed_upgrade_is_reported_for_a_while(self):
+        """Trove would take the server, which goes on, for upgraded."""
+        self.subject.set_status = sent = mock.Mock()
+        try:
+            with self.subject.of_upgrade():
+                raise RuntimeError
+        except RuntimeError:
+            sent.assert_called_once_with(ServiceStatuses.FAILED)
+        self.now += server_status.FAILED_UPGRADE_SEC - 1
+        self.assertEqual(ServiceStatuses.FAILED, self.subject.get_reported_status())
+        self.now += 1
+        self.assertEqual(ServiceStatuses.HEALTHY, self.subject.get_reported_status())
 
     def test_server_answers_while_docker_does_not(self):
         for accepts, expected in (

@@ -230,9 +230,7 @@ class OperationsTest(base.BaseTestCase):
 
     def test_a_reverted_resize_fails(self):
         operations, _ = self.resizable({}, SOURCE | {'status': 'RESIZE'}, SOURCE)
-        error = self.assertRaises(
-            exceptions.LoadFailedError, operations.resize, 'shop', 'db.large'
-        )
+        error = self.assertRaises(exceptions.LoadFailedError, operations.resize, 'shop', 'db.large')
         self.assertIn('has not got the flavor db.large', str(error))
 
     def resizable(self, *states):

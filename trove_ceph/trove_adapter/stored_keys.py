@@ -13,12 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from trove_ceph.db import tables
+from trove_ceph.db import guest_record, tables
 from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 from trove_ceph.trove_adapter import guest_keys
 
 _INSTANCES = sa.table('instances', *map(sa.column, ('id', 'encrypted_key', 'deleted')))
 _GUESTS = tables.GuestRow
+# The agent of an instance has the instance's key, and that of a retired guest is never called.
+_WITHOUT_USE = (guest_record.GuestState.BOUND, guest_record.GuestState.RETIRED)
 
 
 class Owner(enum.StrEnum):
@@ -52,7 +54,8 @@ def reencrypt(
     """Encrypt all keys under the current key, in one transaction; return how each was found.
 
     Nothing is changed if one of them can be read with neither key, or in a trial. Deleted instances
-    are left out. It can be repeated.
+    are left out, and so are guests whose key is not used any more, if neither key reads it. It can
+    be repeated.
 
     :param previous: the value of inst_rpc_key_encr_key up to now
     :param current: its new value
@@ -60,7 +63,7 @@ def reencrypt(
     """
     opened = transactions.reading() if is_trial else transactions.writing()
     with opened as session:
-        found = list(_read(session, previous, current))
+        found = list(_read(session, previous, current, locks=not is_trial))
         is_readable = all(one.under is not Under.NEITHER for one, _ in found)
         if is_readable and not is_trial:
             for one, text in found:
@@ -69,23 +72,24 @@ def reencrypt(
     return tuple(one for one, _ in found)
 
 
-def _read(session: orm.Session, previous: str, current: str) -> Iterator[tuple[StoredKey, str]]:
+def _read(
+    session: orm.Session, previous: str, current: str, *, locks: bool
+) -> Iterator[tuple[StoredKey, str]]:
     """Yield each stored key with its text, which is empty if neither key reads it."""
     instances = (
-        sa.select(_INSTANCES.c.id, _INSTANCES.c.encrypted_key)
+        sa.select(_INSTANCES.c.id, _INSTANCES.c.encrypted_key, sa.true())
         .where(_INSTANCES.c.encrypted_key.is_not(None), _INSTANCES.c.deleted == sa.false())
         .order_by(_INSTANCES.c.id)
-        .with_for_update()
     )
-    guests = (
-        sa.select(_GUESTS.guest_id, _GUESTS.encrypted_key)
-        .order_by(_GUESTS.guest_id)
-        .with_for_update()
-    )
+    guests = sa.select(
+        _GUESTS.guest_id, _GUESTS.encrypted_key, _GUESTS.state.not_in(_WITHOUT_USE)
+    ).order_by(_GUESTS.guest_id)
     for owner, query in ((Owner.INSTANCE, instances), (Owner.WARM_GUEST, guests)):
-        for owner_id, encrypted in session.execute(query).all():
+        rows = session.execute(query.with_for_update() if locks else query).all()
+        for owner_id, encrypted, is_used in rows:
             under, text = _decrypt(encrypted, previous, current)
-            yield StoredKey(owner, owner_id, under), text
+            if is_used or under is not Under.NEITHER:
+                yield StoredKey(owner, owner_id, under), text
 
 
 def _decrypt(encrypted: str, previous: str, current: str) -> tuple[Under, str]:

@@ -13,7 +13,7 @@ from trove.common import crypto_utils
 from trove.instance import models as instance_models
 
 from trove_ceph import exceptions
-from trove_ceph.db import guests, transactions
+from trove_ceph.db import guest_record, guests, transactions
 from trove_ceph.doctor import settings
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import guest_helpers
@@ -96,6 +96,25 @@ class StoredKeysTest(StoredKeysTestCase):
         found = self.reencrypt()
         self.assertEqual(self.all_are('previous') | {other.id: 'neither'}, found)
         self.assertEqual(self.expected(), self.read(OLD))
+
+    def test_leaves_out_unreadable_keys_that_are_not_used_any_more(self):
+        self._use('another value')
+        store = guests.GuestStore(self.transactions)
+        for state in guest_record.GuestState:
+            store.add(
+                guest_helpers.record(
+                    str(state),
+                    transactions.utcnow(),
+                    encrypted_key=guest_keys.encrypt(guest_keys.make()),
+                )
+            )
+        with self.transactions.writing() as session:
+            query = 'UPDATE trove_ceph_guests SET state = guest_id WHERE guest_id != :readable'
+            session.execute(sa.text(query), {'readable': self.guest_id})
+        used = set(guest_record.GuestState) - {'bound', 'retired'}
+        self.assertEqual(
+            self.all_are('previous') | dict.fromkeys(map(str, used), 'neither'), self.reencrypt()
+        )
 
     def test_leaves_out_deleted_instances_and_those_without_a_key(self):
         self._use('another value')

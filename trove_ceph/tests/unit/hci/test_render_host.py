@@ -265,6 +265,18 @@ class HostTestCase(base.BaseTestCase):
             written,
         )
 
+    def test_huge_pages_of_all_nodes_on_the_command_line_of_the_kernel(self):
+        """A kernel ignores a size that it has had already, and the pages that follow it."""
+        made = deployment.make(huge_pages=True)
+        text = deployment.rendered(made)[f'{ETC}/tmpfiles.d/trove-ceph-hci.conf']
+        size, pages = re.findall(r'(?m)^# hugepagesz=(\d+)K hugepages=([\d:,]+)$', text)[0]
+        nodes = made.plan.hosts[0].nodes
+        self.assertEqual(2, len(nodes))
+        self.assertEqual({int(size)}, {node.huge_page_kib for node in nodes})
+        found = [tuple(map(int, one.split(':'))) for one in pages.split(',')]
+        self.assertEqual([(node.number, node.huge_pages) for node in nodes], found)
+        self.assertEqual(1, text.count('hugepagesz='))
+
     def test_scripts_are_shell(self):
         scripts = [one for one in tree.files(deployment.make()) if one.is_executable]
         self.assertEqual(7, len(scripts))

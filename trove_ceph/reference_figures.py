@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the reference architectures that planning, sizing and the doctor share.
+"""Figures of the reference architectures and of Ceph that planning, sizing and the doctor share.
 
 Who published a figure is said where it is used, in the words of the command that uses it.
 """
@@ -18,5 +18,7 @@ LEAST_NETWORK_GBIT = 10
 LEAST_GROUPS_PER_OSD, MOST_GROUPS_PER_OSD = 100, 200
 #: How full a cluster typically is, and is at most (QCT 2015).
 TYPICAL_FILL, MOST_FILL = 0.7, 0.8
+#: Shares of the space of an OSD at which Ceph warns, stops recovery, and stops writes.
+NEARFULL, BACKFILLFULL, FULL = 0.85, 0.9, 0.95
 #: The share of the space by which algorithmic placement may deviate (QCT 2015).
 DEVIATION = 0.1

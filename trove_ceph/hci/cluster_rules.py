@@ -10,9 +10,8 @@ from oslo_utils import units
 from trove_ceph.hci import osds, sources
 from trove_ceph.hci.inventory import Inventory
 from trove_ceph.hci.plan import Finding, HostPlan, Level
-from trove_ceph.hci.reservation import FREE_POOL
 from trove_ceph.hci.workload import RootDisk, Workload
-from trove_ceph.reference_figures import LEAST_SERVERS
+from trove_ceph.reference_figures import FULL, LEAST_SERVERS
 
 #: A device for data is as large as this many of the smallest ones at most.
 _MOST_SIZES = 10
@@ -189,16 +188,16 @@ def _volumes(
     each = workload.volume_bytes
     if workload.root_disk is RootDisk.CEPH:
         each += workload.root_disk_bytes
-    needed, usable = guests * each, inventory.raw_bytes / inventory.copies
-    allowed = usable * (1 - FREE_POOL)
+    needed, usable, allowed = guests * each, inventory.usable_bytes, inventory.most_bytes
     if needed > allowed:
         yield Finding(
-            Level.ERROR if needed > usable else Level.WARNING,
+            # Ceph stops writes before all space is used.
+            Level.ERROR if needed > usable * FULL else Level.WARNING,
             'pool-space',
             'workload.volume',
             f'{guests} guests of {each / units.G:.0f} GB: {needed / units.T:.2f} TB',
-            f'{allowed / units.T:.2f} TB or less ({1 - FREE_POOL:.0%} of {usable / units.T:.2f} TB '
-            f'with {inventory.copies} copies)',
-            sources.QCT_HEALING,
+            f'{allowed / units.T:.2f} TB or less of {usable / units.T:.2f} TB with '
+            f'{inventory.copies} copies',
+            f'{sources.QCT_HEALING}; {sources.CEPH_NEARFULL}',
             'plan fewer databases or smaller volumes, or add devices',
         )

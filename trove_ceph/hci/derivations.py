@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from trove_ceph import reference_figures
 from trove_ceph.enums import DeviceClass
 from trove_ceph.hci import numa, osd_memory, osds, reservation, sources
 from trove_ceph.hci.figures import Figures, Limit
@@ -167,17 +166,17 @@ def _ratios(name: str, figures: Figures) -> Iterator[Derivation]:
 def _disk(name: str, figures: Figures) -> Derivation:
     """Return how the part of the disk for root disks was found; the other option has no effect."""
     if figures.workload.root_disk is RootDisk.CEPH:
-        raw, inventory = figures.inventory.raw_bytes / 1000**4, figures.inventory
-        all_devices = raw + inventory.db_bytes / 1000**4
+        inventory = figures.inventory
+        most, hosts = inventory.most_bytes / 1000**4, len(inventory.hosts)
+        all_devices = (inventory.raw_bytes + inventory.db_bytes) / 1000**4
         return Derivation(
             name,
             'disk_allocation_ratio',
             f'{figures.disk_ratio:.8f}',
-            'size of the devices for data / copies x 80 % / hosts / size of all devices, those for '
-            'DB and WAL too',
-            f'{raw:.2f} TB / {inventory.copies} x {reference_figures.MOST_FILL:g} / '
-            f'{len(inventory.hosts)} / {all_devices:.2f} TB',
-            f'{sources.QCT_HEALING}; {sources.NOVA_POOL}',
+            'what the pool is to hold / hosts / size of all devices, those for DB and WAL too',
+            f'{most:.2f} TB of {inventory.usable_bytes / 1000**4:.2f} TB with {inventory.copies} '
+            f'copies / {hosts} / {all_devices:.2f} TB',
+            f'{sources.QCT_HEALING}; {sources.CEPH_NEARFULL}; {sources.NOVA_POOL}',
             'root disks get the share of the host, less while OSDs are out; with devices beside '
             'these in the cluster, divide by the size of all',
         )

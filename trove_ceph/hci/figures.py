@@ -106,7 +106,9 @@ class Figures:
             return 1.0
         inventory = self.inventory
         return reservation.disk_allocation_ratio(
-            inventory.raw_bytes, inventory.db_bytes, inventory.copies, len(inventory.hosts)
+            inventory.most_bytes,
+            inventory.raw_bytes + inventory.db_bytes,
+            len(inventory.hosts),
         )
 
     @cached_property

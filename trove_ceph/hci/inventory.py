@@ -5,6 +5,7 @@ import enum
 from dataclasses import dataclass
 
 from trove_ceph.enums import DeviceClass
+from trove_ceph.hci import capacity
 
 
 class Network(enum.StrEnum):
@@ -93,6 +94,11 @@ class Host:
         """The number of physical cores."""
         return sum(len(node.cores) for node in self.numa_nodes)
 
+    @property
+    def raw_bytes(self) -> int:
+        """The size of all devices for data."""
+        return sum(one.size_bytes for one in self.data_devices)
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -111,7 +117,17 @@ class Inventory:
     @property
     def raw_bytes(self) -> int:
         """The size of all devices for data."""
-        return sum(one.size_bytes for host in self.hosts for one in host.data_devices)
+        return sum(host.raw_bytes for host in self.hosts)
+
+    @property
+    def usable_bytes(self) -> float:
+        """What the pool of the databases would hold if the devices could be filled."""
+        return capacity.usable_bytes([host.raw_bytes for host in self.hosts], self.copies)
+
+    @property
+    def most_bytes(self) -> float:
+        """What that pool is to hold at most, so that it heals the loss of a host."""
+        return capacity.most_bytes([host.raw_bytes for host in self.hosts], self.copies)
 
     @property
     def db_bytes(self) -> int:

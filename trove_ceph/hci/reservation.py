@@ -6,8 +6,6 @@ They are those of ``tripleo_derive_hci_parameters`` of tripleo-ansible. Its GB a
 
 import math
 
-from trove_ceph.reference_figures import MOST_FILL
-
 #: The least memory for an OSD, and that for a guest outside the memory that it sees.
 MIB_PER_OSD = 5 * 1024
 MIB_PER_GUEST = 512
@@ -20,8 +18,6 @@ MOST_RATIO = 16.0
 #: A monitor of Ceph warns if its file system has less than 30 % free (mon_data_avail_warn). On a
 #: hyper-converged host it shares the disk with Nova's directory of instances.
 FREE_LOCAL_DISK = 0.30
-#: Of a node's capacity 10 % is for healing and 10 % for uneven placement (QCT 2015).
-FREE_POOL = round(1 - MOST_FILL, 9)
 
 
 def guests_by_memory(
@@ -71,21 +67,19 @@ def reserved_local_disk_mb(local_disk_bytes: int) -> int:
     return math.ceil(local_disk_bytes * FREE_LOCAL_DISK / 1024**2)
 
 
-def disk_allocation_ratio(raw_bytes: int, db_bytes: int, copies: int, hosts: int) -> float:
+def disk_allocation_ratio(most_bytes: float, all_bytes: int, hosts: int) -> float:
     """Return which part of the disk that Nova reports for a host its root disks in Ceph may have.
 
     With root disks in Ceph each host reports the raw size of the cluster as its own disk
     (``total_bytes`` of ``ceph df``), as if there were one copy and no other host. BlueStore counts
-    the devices for DB and WAL as well, on which no data is. So a host has its share of the pool, of
-    which 20 % stay free. It is a ratio, and not a reservation in MiB, since Ceph does not count
-    OSDs that are out: the share must shrink with the cluster, and a reservation greater than the
-    rest would have Placement refuse the inventory of each host.
+    the devices for DB and WAL as well, on which no data is. So a host has its share of what the
+    pool is to hold. It is a ratio, and not a reservation in MiB, since Ceph does not count OSDs
+    that are out: the share must shrink with the cluster, and a reservation greater than the rest
+    would have Placement refuse the inventory of each host.
 
-    :param raw_bytes: the size of all devices for data of the cluster
-    :param db_bytes: that of all devices for DB and WAL
-    :param copies: the copies of each object in the pool
+    :param most_bytes: what the pool is to hold at most, before copies
+    :param all_bytes: the size of all devices of the cluster, those for DB and WAL too
     :param hosts: the hosts that run guests
     """
-    share = raw_bytes / copies * MOST_FILL / hosts
     # Nova takes 0 for no value. The digits beyond are lost in the float of its database.
-    return max(math.floor(share / (raw_bytes + db_bytes) * 1e8), 1) / 1e8
+    return max(math.floor(most_bytes / hosts / all_bytes * 1e8), 1) / 1e8

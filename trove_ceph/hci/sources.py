@@ -11,6 +11,9 @@ INTEL_OSDS = 'Intel 2018, test system: four OSDs on each P3700'
 SEAGATE_POOLS = 'Seagate 2017: a pool of its own for each medium'
 RED_HAT_FLASH = 'Red Hat 2020: all-flash gave 16 times the transactions of disks'
 QCT_HEALING = 'QCT 2015: below 80 % full, 10 % for healing and 10 % for uneven placement'
+CEPH_NEARFULL = (
+    'Ceph, mon_osd_nearfull_ratio: below 85 % also when the loss of the largest host is healed'
+)
 RED_HAT_HOST_MEMORY = 'Red Hat OpenStack Platform, HCI guide: 4 GB for the host'
 RED_HAT_ONE_OSD = (
     'Red Hat Ceph Storage, operations guide: one OSD on each device, except from 30 TB'

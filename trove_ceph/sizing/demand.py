@@ -19,13 +19,12 @@ from trove_ceph.reference_figures import (
     LEAST_NETWORK_GBIT,
     LEAST_SERVERS,
     MOST_FILL,
+    NEARFULL,
     TYPICAL_FILL,
 )
 from trove_ceph.sizing.decisions import CEPH, GIVEN, QCT, RED_HAT, TRIPLEO, Bound
 from trove_ceph.sizing.fleet import SECONDS_PER_HOUR, Optimisation, Request
 
-#: Shares of the space at which Ceph warns, stops recovery, and stops writes.
-NEARFULL, BACKFILLFULL, FULL = 0.85, 0.9, 0.95
 #: The share of a cluster that one server may be.
 _SERVER_SHARE = {Optimisation.CAPACITY: 0.15}
 _DEFAULT_SERVER_SHARE = 0.1

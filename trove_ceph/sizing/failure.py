@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trove_ceph.sizing import crush, demand
+from trove_ceph.reference_figures import BACKFILLFULL, FULL
+from trove_ceph.sizing import crush
 from trove_ceph.sizing.cluster import Cluster, recovery_sec
 from trove_ceph.sizing.crush import Crushtool, Mapping, Spread
 from trove_ceph.sizing.topology import Failure, Topology
@@ -50,7 +51,7 @@ class Outcome:
     @property
     def is_full(self) -> bool:
         """Whether Ceph stops the recovery before its end."""
-        return self.domain_fill >= demand.BACKFILLFULL
+        return self.domain_fill >= BACKFILLFULL
 
     def as_document(self) -> dict[str, Any]:
         """Return it with names as keys, for programs."""
@@ -107,7 +108,7 @@ def simulate(cluster: Cluster, failures: Sequence[Failure]) -> Outcome:
         full_hosts, full_hosts / min(left, redundancy.chunks), layout.hosts_left(lost)
     )
     seconds = None
-    if is_placeable and domain_fill < demand.BACKFILLFULL:
+    if is_placeable and domain_fill < BACKFILLFULL:
         moved = used * len(lost) / cluster.nodes
         seconds = recovery_sec(
             cluster.demand, nodes, cluster.devices_per_node, cluster.network_gbit, moved
@@ -204,7 +205,7 @@ def _of_outcome(cluster: Cluster, outcome: Outcome) -> list[str]:
         rest = 'remaining hosts' if outcome.is_even else f'rest of a {design.failure_domain}'
         texts.append(
             f'the {rest} would be {outcome.domain_fill:.1%} full: recovery stops at '
-            f'{demand.BACKFILLFULL:.0%} (backfillfull), writes stop at {demand.FULL:.0%} (full)'
+            f'{BACKFILLFULL:.0%} (backfillfull), writes stop at {FULL:.0%} (full)'
         )
     return texts
 
@@ -221,6 +222,6 @@ def _of_check(cluster: Cluster, outcome: Outcome | None, found: Check) -> list[s
         balanced = balanced_fill(outcome.domain_fill, outcome.fill, found.after)
     else:
         balanced = balanced_fill(cluster.fill, cluster.fill, found.before)
-    if balanced >= demand.BACKFILLFULL and not (outcome and outcome.is_full):
+    if balanced >= BACKFILLFULL and not (outcome and outcome.is_full):
         texts.append(f'the fullest OSD may be {balanced:.1%} full even with the balancer')
     return texts

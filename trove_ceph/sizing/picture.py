@@ -11,7 +11,8 @@ import matplotlib
 from matplotlib import axes, figure, layout_engine, patches
 from oslo_utils import units
 
-from trove_ceph.sizing import demand, failure
+from trove_ceph.reference_figures import BACKFILLFULL, FULL, NEARFULL
+from trove_ceph.sizing import failure
 from trove_ceph.sizing.cluster import Cluster
 from trove_ceph.sizing.report import Report, duration
 
@@ -193,7 +194,7 @@ def _fills(ax: axes.Axes, report: Report) -> None:
     rows = list(_fill_rows(report))
     for row, (_, fill, fullest) in enumerate(rows):
         ax.barh(row, 1, height=0.6, color=_FREE)
-        ax.barh(row, min(fill, 1), height=0.6, color=_OVER if fill >= demand.NEARFULL else _USED)
+        ax.barh(row, min(fill, 1), height=0.6, color=_OVER if fill >= NEARFULL else _USED)
         label = f'{fill:.1%}'
         if fullest is not None:
             ax.plot([min(fullest, 1)] * 2, [row - 0.3, row + 0.3], color=_TEXT, linewidth=2.5)
@@ -201,9 +202,9 @@ def _fills(ax: axes.Axes, report: Report) -> None:
         ax.text(1.015, row, label, va='center')
     bottom = len(rows) - 0.5
     for name, limit, align, y in (
-        ('nearfull', demand.NEARFULL, 'right', -0.5),
-        ('backfillfull', demand.BACKFILLFULL, 'center', bottom + 0.25),
-        ('full', demand.FULL, 'left', -0.5),
+        ('nearfull', NEARFULL, 'right', -0.5),
+        ('backfillfull', BACKFILLFULL, 'center', bottom + 0.25),
+        ('full', FULL, 'left', -0.5),
     ):
         ax.plot([limit] * 2, [-0.5, bottom], color=_LOST, linewidth=1.2, linestyle=(0, (4, 3)))
         ax.text(limit, y, f'{name} {limit:.0%}', ha=align, va='bottom', color=_LOST)

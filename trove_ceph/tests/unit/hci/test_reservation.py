@@ -59,9 +59,7 @@ class LimitsTest(base.BaseTestCase):
 
     def test_disks(self):
         self.assertEqual(137330, reservation.reserved_local_disk_mb(480 * 10**9))
-        self.assertAlmostEqual(
-            0.8 / 15, reservation.disk_allocation_ratio(76_800 * 10**9, 0, 3, 5), places=8
-        )
+        self.assertEqual(0.05, reservation.disk_allocation_ratio(20 * 10**12, 80 * 10**12, 5))
 
     def _capacities(self, left, hosts):
         """Return the capacities for root disks of all hosts together, by Placement, and the pool.
@@ -70,9 +68,9 @@ class LimitsTest(base.BaseTestCase):
         :param hosts: the hosts that run guests
         """
         data, db, copies = 76_800 * 10**9, 1_875 * 10**9, 3
-        ratio = reservation.disk_allocation_ratio(data, db, copies, 5)
+        ratio = reservation.disk_allocation_ratio(0.68 * data / copies, data + db, 5)
         total = (data + db) * left // 20
-        return hosts * total * ratio, 0.8 * data * left / 20 / copies
+        return hosts * total * ratio, 0.68 * data * left / 20 / copies
 
     def test_root_disks_take_no_more_than_the_pool_has(self):
         """Ceph counts the devices for DB and WAL in the size of the cluster, and Nova with it."""
@@ -88,7 +86,7 @@ class LimitsTest(base.BaseTestCase):
             self.assertAlmostEqual(hosts / 5, capacity / pool, places=6)
 
     def test_the_ratio_is_never_the_zero_that_nova_takes_for_no_value(self):
-        self.assertGreater(reservation.disk_allocation_ratio(10**12, 0, 10, 10_000), 0)
+        self.assertGreater(reservation.disk_allocation_ratio(10**11, 10**12, 10**8), 0)
 
 
 class LayoutTest(base.BaseTestCase):

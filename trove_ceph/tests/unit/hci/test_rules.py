@@ -373,12 +373,37 @@ class ClusterTest(RulesTest):
         self.assertEqual((), plan(other).findings)
 
     def test_room_for_volumes(self):
-        rule = {'field': 'workload.volume', 'expected': '20.48 TB or less (80% of 25.60 TB'}
+        rule = {
+            'field': 'workload.volume',
+            'expected': '17.41 TB or less of 25.60 TB with 3 copies',
+        }
         self.assert_broken(
-            plan(volume_bytes=190 * units.Gi), _WARNING, 'pool-space', observed='22.55 TB', **rule
+            plan(volume_bytes=145 * units.Gi), _WARNING, 'pool-space', observed='17.72 TB', **rule
         )
+        # Ceph stops writes at 95 %.
         self.assert_broken(
-            plan(volume_bytes=250 * units.Gi), _ERROR, 'pool-space', observed='28.99 TB', **rule
+            plan(volume_bytes=210 * units.Gi), _ERROR, 'pool-space', observed='24.70 TB', **rule
+        )
+
+    def test_hosts_that_lose_one_keep_room_for_its_volumes(self):
+        """At 80 %, four hosts would be full before they had healed the loss of one of them."""
+        made = plan(sample.inventory(4), volume_bytes=140 * units.Gi)
+        self.assert_broken(
+            *(made, _WARNING, 'pool-space'),
+            field='workload.volume',
+            observed='13.74 TB',
+            expected='13.06 TB or less of 20.48 TB',
+        )
+
+    def test_a_large_host_adds_no_room_that_other_copies_lack(self):
+        large = sample.host('large', data_devices=sample.devices(size=19_200 * units.G))
+        hosts = (large, *(sample.host(f'small-{at}') for at in range(2)))
+        made = plan(Inventory(hosts, 3), volume_bytes=190 * units.Gi)
+        self.assert_broken(
+            *(made, _WARNING, 'pool-space'),
+            field='workload.volume',
+            observed='13.53 TB',
+            expected='12.29 TB or less of 15.36 TB',
         )
 
 

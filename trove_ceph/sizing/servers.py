@@ -16,6 +16,8 @@ LINKS_GBIT = (10, 25, 40, 50, 100, 200, 400)
 _DB_RATIO = {DeviceClass.SSD: 4, DeviceClass.NVME: 17.5}
 #: power_of_two leaves 75 to 150 % of its target, so that this target leaves 100 to 200.
 _PGS_PER_OSD = tier_types.PGS_PER_OSD / 0.75
+#: Ceph refuses a pool that would put more on an OSD (mon_max_pg_per_osd).
+_MOST_PGS_PER_OSD = 250
 _OSD_MEMORY_GIB, _MEMORY_FACTOR, _LEAST_MEMORY_GIB = 4, 2, 32
 
 
@@ -96,10 +98,16 @@ def groups(need: Demand, osds: int) -> Decision:
     """Return the placement groups of the pool."""
     per_osd = need.request.design.pgs_per_osd
     policy = tier_types.PlacementGroups(share=1, per_osd=per_osd or _PGS_PER_OSD)
-    count = placement_groups.choose_pg_num(policy, osds, need.request.design.redundancy.chunks)
+    chunks = need.request.design.redundancy.chunks
+    count = placement_groups.choose_pg_num(policy, osds, chunks)
     assert count is not None
+    if is_too_many := count * chunks > _MOST_PGS_PER_OSD * osds:
+        count //= 2
     least, most = reference_figures.LEAST_GROUPS_PER_OSD, reference_figures.MOST_GROUPS_PER_OSD
     rule, source = f'{least} to {most} on each OSD', f'{QCT} and {RED_HAT}, "Placement groups"'
     if per_osd:
         rule, source = f'{per_osd} on each OSD', GIVEN
-    return decisions.at_least('placement groups', [Bound(f'{rule}, a power of two', count, source)])
+    rule += ', a power of two'
+    if is_too_many:
+        rule += f'; Ceph accepts no more than {_MOST_PGS_PER_OSD} (mon_max_pg_per_osd)'
+    return decisions.at_least('placement groups', [Bound(rule, count, source)])

@@ -166,6 +166,15 @@ class BindingRulesTest(base.BaseTestCase):
         self.check('placement groups', '100 to 200 on each OSD', 512)
         self.check('placement groups', '200 on each OSD', 1024, cluster__pgs_per_osd=200)
 
+    def test_ceph_accepts_the_placement_groups(self):
+        """It refuses more than 250 on an OSD, and the power of two may be half as much again."""
+        for nodes, per_osd in itertools.product(range(10, 40), (200, 225, 250)):
+            planned = sample.cluster({'cluster/nodes': nodes, 'cluster/pgs_per_osd': per_osd})
+            self.assertLessEqual(planned.pgs_per_osd, 250, (nodes, per_osd))
+            self.assertGreater(planned.pgs_per_osd, 100, (nodes, per_osd))
+        refused = {'cluster__nodes': 14, 'cluster__pgs_per_osd': 200}
+        self.check('placement groups', '(mon_max_pg_per_osd)', 1024, **refused)
+
     def test_devices_for_db_and_wal(self):
         self.check('DB devices per node', 'flash needs none', 0)
         full = self.disks('throughput') | {'cluster__devices_per_node': 12}

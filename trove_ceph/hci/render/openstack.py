@@ -16,6 +16,8 @@ _BY_TOOL = (
     'rbd_user',
     'rbd_secret_uuid',
 )
+#: What DevStack enables beside Nova's own list, since Tempest has tests for it.
+_DEVSTACK_FILTERS = ('SameHostFilter', 'DifferentHostFilter')
 
 
 def nova_conf(deployment: Deployment, profile: HostPlan) -> str:
@@ -37,7 +39,8 @@ def kolla_globals(deployment: Deployment) -> str:
 def local_conf(deployment: Deployment, profile: HostPlan) -> str:
     """Return the sections for ``local.conf`` of a DevStack on a host."""
     written = _without_tool(deployment, profile)
-    return values.render('local.conf.j2', deployment, sections=sections(written))
+    filters = (*affinity.FILTERS, *_DEVSTACK_FILTERS)
+    return values.render('local.conf.j2', deployment, sections=sections(written), filters=filters)
 
 
 def scheduler(deployment: Deployment) -> str:

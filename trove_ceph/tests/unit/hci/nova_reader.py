@@ -8,7 +8,7 @@ different options of the same names; one for many files, since the import of Nov
 import json
 import sys
 
-from nova.conf import compute, libvirt
+from nova.conf import compute, libvirt, scheduler
 from nova.virt import hardware
 from oslo_config import cfg
 
@@ -21,6 +21,7 @@ def read(path):
     conf = cfg.ConfigOpts()
     compute.register_opts(conf)
     libvirt.register_opts(conf)
+    scheduler.register_opts(conf)
     conf([], project='nova', default_config_files=[path])
     sections = {}
     cfg.ConfigParser(path, sections).parse()

@@ -16,6 +16,7 @@ import yaml
 from oslotest import base
 
 import trove_ceph
+from trove_ceph.hci import affinity
 from trove_ceph.hci.render import values
 from trove_ceph.hci.workload import RootDisk
 from trove_ceph.tests.unit.hci import deployment, sample
@@ -193,6 +194,19 @@ class SchedulerTestCase(base.BaseTestCase):
             self.assertIn('NUMATopologyFilter', found)
             # One of those that Nova enables by itself: the list replaces them.
             self.assertIn('ServerGroupAntiAffinityFilter', found)
+
+    def test_filters_of_devstack(self):
+        """DevStack sets its list whatever localrc has, and local.conf changes it after that."""
+        texts = deployment.rendered(deployment.make())
+        nova = texts['devstack/hci-1/local.conf'].rpartition('|$NOVA_CONF]]\n')[2]
+        parser = configparser.ConfigParser(strict=False)
+        parser.read_string(nova)
+        found = parser['filter_scheduler']['enabled_filters'].split(',')
+        self.assertLessEqual({'SameHostFilter', 'DifferentHostFilter'}, set(found))
+        self.assertLessEqual(set(affinity.FILTERS), set(found))
+
+    def test_commands_name_the_filters(self):
+        texts = deployment.rendered(deployment.make())
         self.assertIn('nova-scheduler.conf', texts['openstack/hosts.sh'])
 
 

@@ -282,6 +282,14 @@ class StackTest(DevStackTestCase):
             ended = self.run_phases('', mode=mode)
             self.assertEqual(0, ended.returncode, ended.stderr)
 
+    def test_clean_leaves_what_others_wrote(self):
+        """The commands that plan hosts and fleets have their files in the same directory."""
+        hosts = self.conf / 'hci.yaml'
+        hosts.write_text('hosts: {}\n')
+        for mode in ('unstack', 'clean'):
+            self.assertEqual(0, self.run_phases('', mode=mode).returncode)
+        self.assertEqual([hosts], list(self.conf.iterdir()))
+
 
 class DefaultsTest(DevStackTestCase):
     def test_one_osd_suffices(self):

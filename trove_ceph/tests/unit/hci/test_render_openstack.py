@@ -79,7 +79,7 @@ class NovaTestCase(base.BaseTestCase):
         conf, _ = self._read(deployment.rendered(made)[NOVA])
         self.assertEqual(profile.reservation.reserved_host_memory_mb, conf.reserved_host_memory_mb)
         self.assertEqual(0, conf.reserved_host_disk_mb)
-        self.assertEqual(0.04425294, conf.disk_allocation_ratio)
+        self.assertEqual(0.04425293, conf.disk_allocation_ratio)
         self.assertEqual(
             profile.reservation.cpu_shared_set_allocation_ratio, conf.cpu_allocation_ratio
         )

@@ -67,7 +67,7 @@ class BackupRecord:
     :param snapshot_at: when the snapshot was created; None until it is proved to be consistent
     :param vault_snapshot: name of the copy, in ``vault_pool`` and ``vault_image``
     :param copied_at: when the copy was complete; None before that
-    :param moved_bytes: bytes that the copy transferred
+    :param moved_bytes: bytes that the copy transferred, in all its attempts
     :param verified_at: when a verification last succeeded
     :param verification: the result of the last verification
     :param take_sec: duration of taking the backup

@@ -45,13 +45,17 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class CopyReport:
-    """The result of one run of a copy; all zero if it was complete before.
+    """The result of one run of a copy.
+
+    If the copy was complete before, all is zero but ``used_bytes`` and ``total_bytes``.
 
     :param resumed_at: the byte of the image at which this run resumed
     :param compared_bytes: how much of the copy was read back and verified
     :param copy_sec: duration of the data transfer
     :param compare_sec: duration of creating and verifying the snapshot
     :param used_bytes: size of the snapshot's objects
+    :param total_bytes: the bytes that all runs of the copy have copied; 0 if an earlier release has
+        completed it
     """
 
     snapshot: image_types.SnapshotRef
@@ -62,6 +66,7 @@ class CopyReport:
     copy_sec: float = 0.0
     compare_sec: float = 0.0
     used_bytes: int = 0
+    total_bytes: int = 0
 
 
 def complete_copies(facts: image_types.ImageFacts) -> dict[str, Origin]:
@@ -118,8 +123,8 @@ def copy(
                 since,
                 lambda: _origin(source, snapshot, since) == origin,
             )
-            if destination.is_complete():
-                return CopyReport(image.snapshot(snapshot.name))
+            if complete := destination.find_complete():
+                return complete
             report = destination.receive(reader, limits, compare_all)
     except exceptions.NoSpaceError as error:
         raise _with_usage(target, image, error) from error
@@ -196,21 +201,23 @@ class _Destination:
         # After a kill at the very end, a complete copy still has the entry of a partial one.
         self._partial = None if partial and partial['name'] in self._copies else partial
 
-    def is_complete(self) -> bool:
-        """Return whether the copy is complete.
+    def find_complete(self) -> CopyReport | None:
+        """Return the report of a copy that is complete already; None: it is not complete.
 
         :raises AlreadyExistsError: the name belongs to a complete copy of another snapshot
         """
         found = self._copies.get(self._name)
         if found is None:
-            return False
+            return None
         if _snapshot_of(found) != _snapshot_of(self._origin):
             raise exceptions.AlreadyExistsError(
                 f'{self._image.snapshot(self._name)}: is the copy of another snapshot'
             )
         if self._partial is None and _COPYING in self._facts.metadata:
             self._writer.set_metadata(_COPYING, None)
-        return True
+        entry = _load(self._facts, _COPIED + self._name) or {}
+        figures = {name: entry.get(name, 0) for name in ('used_bytes', 'total_bytes')}
+        return CopyReport(self._image.snapshot(self._name), **figures)
 
     def receive(
         self, reader: backend.ImageReader, limits: throttle.Throttle, compare_all: bool
@@ -221,7 +228,12 @@ class _Destination:
         mover = transfer.Transfer(reader, self._writer, self._since, limits, self._save)
         end = mover.run(start)
         moved = time.monotonic()
-        compared_bytes = self._complete(reader, limits, None if compare_all else end.checksum)
+        used_bytes = sum(
+            extent.length for extent in difference.extents(reader, None) if extent.exists
+        )
+        figures = {'used_bytes': used_bytes, 'total_bytes': end.copied_bytes}
+        expected = None if compare_all else end.checksum
+        compared_bytes = self._complete(reader, limits, expected, figures)
         return CopyReport(
             snapshot=self._image.snapshot(self._name),
             copied_bytes=mover.copied_bytes,
@@ -230,16 +242,16 @@ class _Destination:
             resumed_at=start.position_bytes,
             copy_sec=moved - began,
             compare_sec=time.monotonic() - moved,
-            used_bytes=sum(
-                extent.length for extent in difference.extents(reader, None) if extent.exists
-            ),
+            **figures,
         )
 
     def _prepare(self, size_bytes: int) -> transfer.Checkpoint:
         """Bring the image into the base state of the copy; return where to start."""
         partial = self._partial
         if partial and partial['origin'] == dataclasses.asdict(self._origin):
-            reached = transfer.Checkpoint(**partial['mark'])
+            reached = transfer.Checkpoint(
+                **partial['mark'], copied_bytes=partial.get('copied_bytes', 0)
+            )
             LOG.info('%s: resuming at byte %d', self._image, reached.position_bytes)
             return reached
         if partial and self._facts.find_snapshot(partial['name']):
@@ -283,7 +295,10 @@ class _Destination:
         self._write_partial(dataclasses.asdict(self._origin), reached)
 
     def _write_partial(self, origin: dict[str, Any] | None, reached: transfer.Checkpoint) -> None:
-        entry = {'origin': origin, 'name': self._name, 'mark': dataclasses.asdict(reached)}
+        mark = dataclasses.asdict(reached)
+        # Beside the mark, in which earlier releases accept no other value.
+        copied = {'copied_bytes': mark.pop('copied_bytes')}
+        entry = {'origin': origin, 'name': self._name, 'mark': mark} | copied
         self._writer.set_metadata(_COPYING, self._entry(entry))
 
     def _entry(self, entry: dict[str, Any]) -> str:
@@ -291,11 +306,16 @@ class _Destination:
         return json.dumps(entry | {'image_id': self._facts.image_id})
 
     def _complete(
-        self, reader: backend.ImageReader, limits: throttle.Throttle, expected: int | None
+        self,
+        reader: backend.ImageReader,
+        limits: throttle.Throttle,
+        expected: int | None,
+        figures: dict[str, int],
     ) -> int:
         """Create the snapshot, verify it and mark it complete; return the bytes compared.
 
         :param expected: the checksum of the copied data; None compares everything
+        :param figures: of the report of a later run, which finds the copy complete
         """
         # One of an interrupted attempt may not be usable before it is created again.
         with contextlib.suppress(exceptions.AlreadyExistsError):
@@ -314,7 +334,7 @@ class _Destination:
             self._write_partial(None, transfer.Checkpoint())
             self._writer.remove_snapshot(self._name)
             raise
-        entry = self._entry({'origin': dataclasses.asdict(self._origin)})
+        entry = self._entry({'origin': dataclasses.asdict(self._origin)} | figures)
         self._writer.set_metadata(_COPIED + self._name, entry)
         self._writer.set_metadata(_COPYING, None)
         return compared

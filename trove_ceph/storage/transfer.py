@@ -24,10 +24,12 @@ class Checkpoint:
     """A position of the image before which all data is on disk.
 
     :param checksum: of the source's data before the position, as ``verify`` calculates it
+    :param copied_bytes: the bytes that all runs have copied of the data before the position
     """
 
     position_bytes: int = 0
     checksum: int = 0
+    copied_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,17 +132,22 @@ class Transfer:
         chunk = self._reading[0]
         data = chunk.read.result() if chunk.read else b''
         self._reading.popleft()
-        checksum = verify.checksum(data, self._started.checksum)
-        self._started = Checkpoint(chunk.extent.end, checksum)
+        parts = list(runs(data))
+        copied_bytes = sum(end - start for start, end, is_zero in parts if not is_zero)
+        self.copied_bytes += copied_bytes
+        self._started = Checkpoint(
+            chunk.extent.end,
+            verify.checksum(data, self._started.checksum),
+            self._started.copied_bytes + copied_bytes,
+        )
         self._writing.append((chunk, self._started))
         if not chunk.read:
             self._zero(chunk, 0, chunk.extent.length)
-        for start, end, is_zero in runs(data):
+        for start, end, is_zero in parts:
             if is_zero:
                 self._zero(chunk, start, end)
             else:
                 part = data if end - start == len(data) else data[start:end]
-                self.copied_bytes += len(part)
                 chunk.writes.append(self._writer.write(chunk.extent.offset + start, part))
 
     def _zero(self, chunk: _Chunk, start: int, end: int) -> None:
@@ -163,7 +170,7 @@ class Transfer:
         while self._writing:
             self._finish_next()
         self._writer.flush()
-        reached = Checkpoint(position, self._done.checksum)
+        reached = dataclasses.replace(self._done, position_bytes=position)
         self._save(reached)
         return reached
 

@@ -64,8 +64,11 @@ class VaultCopy:
 
     @property
     def moved_bytes(self) -> int | None:
-        """The bytes that were moved; None: none of a copy that was complete already."""
-        return None if self._report is None else self._report.copied_bytes
+        """The bytes that all attempts moved; None: none of a copy that was complete already."""
+        if self._report is None:
+            return None
+        # A storage service of an earlier release does not add them up.
+        return max(self._report.copied_bytes, self._report.total_bytes)
 
     def steps(self) -> list[steps.Step]:
         """Return the steps."""
@@ -130,12 +133,12 @@ class VaultCopy:
             error.add_note(f'{incomplete} is left behind: {failure}')
 
     def _record_copy(self) -> None:
-        report = self._report
-        if report is None:
+        report, moved_bytes = self._report, self.moved_bytes
+        if report is None or moved_bytes is None:
             return
         self._records.results.record_copied(
             self._claim,
-            report.copied_bytes,
+            moved_bytes,
             report.copy_sec + report.compare_sec,
             report.used_bytes or None,
             verify=self._deps.policy.verify is VerifyWhen.COPIED,

@@ -141,6 +141,9 @@ class KilledTest(CopyTestCase):
         report = self.copy()
         moved = self.blocks * 4 * MIB - report.resumed_at
         self.assertEqual(0 if complete else moved, report.copied_bytes)
+        # What the killed run has copied counts, too.
+        total = self.blocks * 4 * MIB
+        self.assertEqual((total, total), (report.total_bytes, report.used_bytes))
         facts = self.storage.describe(self.vault)
         self.assertEqual(['s'], list(copying.complete_copies(facts)))
         self.assertEqual(['trove_ceph.copied.s'], list(facts.metadata))

@@ -388,6 +388,17 @@ class CopyingTest(base.BaseTestCase):
         self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
         self.assertIsNotNone(vault_helpers.copy(self.world, self.backup).verify_wanted_at)
 
+    def test_counts_what_an_attempt_moved_whose_result_was_lost(self):
+        self.world.records.queue.request_copy(self.backup)
+        with vault_helpers.claimed(self.world, self.backup) as claim:
+            for step in vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
+                step.do()
+        record = self.world.records.get(self.backup)
+        storage = self.world.storage
+        storage_copying.copy(storage, record.location, storage, record.copy.of)
+        record = vault_helpers.copy(self.world, self.backup)
+        self.assertEqual((4 * MIB, 16 * MIB), (record.moved_bytes, record.used_bytes))
+
     def test_the_storage_finds_the_copy_complete(self):
         record = vault_helpers.copy(self.world, self.backup)
         facts = self.world.storage.describe(record.copy.of)

@@ -68,6 +68,8 @@ class BackupRecord:
     :param vault_snapshot: name of the copy, in ``vault_pool`` and ``vault_image``
     :param copied_at: when the copy was complete; None before that
     :param moved_bytes: bytes that the copy transferred, in all its attempts
+    :param inherited_bytes: bytes that deleted copies transferred, between this one and the one
+        before it in the image; what they replaced is kept for the one before
     :param verified_at: when a verification last succeeded
     :param verification: the result of the last verification
     :param take_sec: duration of taking the backup
@@ -142,6 +144,7 @@ class BackupRecord:
     gtid_before: str | None = None
     filesystem_used_bytes: int | None = None
     delete_retry_at: datetime.datetime | None = None
+    inherited_bytes: int | None = None
 
     @property
     def location(self) -> image_types.SnapshotRef | None:

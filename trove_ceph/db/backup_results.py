@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of copies to the vault and of verifications."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from trove_ceph import exceptions, times
-from trove_ceph.db import backup_rows, claims, tables
+from trove_ceph.db import backup_rows, claims, tables, work_queue
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import Event
 from trove_ceph.db.claims import Claim
@@ -21,6 +23,7 @@ _NO_COPY = {
     'vault_snapshot': None,
     'copied_at': None,
     'copy_base_id': None,
+    'inherited_bytes': None,
 }
 
 
@@ -91,22 +94,34 @@ class BackupResults(backup_rows.BackupRows):
                 wanted_at = sa.func.coalesce(_Row.verify_wanted_at, now)
                 session.execute(sa.update(_Row).where(*ours).values(verify_wanted_at=wanted_at))
 
+    @retry_on_deadlock
     def clear_copy(self, claim: Claim) -> None:
         """Record that the backup has no copy."""
-        self._write(claim, **_NO_COPY, copy_base_because=None)
+        now = self._transactions.clock()
+        with self._transactions.writing() as session:
+            ours = claims.write_conditions(claim)
+            _pass_on(session, claim.resource_id)
+            done = session.connection().execute(
+                sa.update(_Row)
+                .where(*ours)
+                .values(updated_at=now, **_NO_COPY, copy_base_because=None)
+            )
+            if not done.rowcount:
+                raise backup_rows.claim_lost(claim)
 
+    @retry_on_deadlock
     def replace_copy(self, claim: Claim, because: str) -> None:
         """Record that a copy is removed, and request a new full copy.
 
         :param because: what was wrong with the copy
         """
-        self._move(
-            claim,
-            Event.LOSE_COPY,
-            **_NO_COPY,
-            copy_base_because=because,
-            copy_wanted_at=self._transactions.clock(),
-        )
+        now = self._transactions.clock()
+        values = _NO_COPY | {'copy_base_because': because, 'copy_wanted_at': now}
+        with self._transactions.writing() as session:
+            ours = claims.write_conditions(claim)
+            _pass_on(session, claim.resource_id)
+            if not self._move_in(session, claim.resource_id, Event.LOSE_COPY, *ours, **values):
+                raise backup_rows.claim_lost(claim)
 
     def record_verified(
         self,
@@ -199,3 +214,31 @@ class BackupResults(backup_rows.BackupRows):
             self._write(claim, **columns | values)
         else:
             self._move(claim, event, **columns | values)
+
+
+def _pass_on(session: orm.Session, backup_id: str) -> None:
+    """Have the copy after one that is deleted count what this one replaced.
+
+    The copy before both keeps that. Without one before it, Ceph frees it.
+    """
+    own = session.get(_Row, backup_id)
+    if own is None or own.copied_at is None:
+        return
+    rows = session.scalars(
+        sa.select(_Row)
+        .where(_Row.vault_pool == own.vault_pool, _Row.vault_image == own.vault_image)
+        .where(_Row.copied_at.isnot(None))
+        # Lock the rows in one order, where the database supports it.
+        .order_by(_Row.backup_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).all()
+    ordered = work_queue.in_order([row.as_model() for row in rows])
+    for own_copy, after in itertools.pairwise(ordered[1:]):
+        if own_copy.backup_id == backup_id:
+            inherited = (after.inherited_bytes or 0) + work_queue.replaced_bytes(own_copy)
+            session.execute(
+                sa.update(_Row)
+                .where(_Row.backup_id == after.backup_id)
+                .values(inherited_bytes=inherited)
+            )

@@ -226,20 +226,26 @@ def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
     """Return the upper bound of what copies occupy: a pure function.
 
     The copies in one image share unchanged objects. The image holds at most the content of the
-    latest copy plus the moved bytes of every copy except the first.
+    latest copy plus the moved bytes of every copy except the first. Those of a deleted copy count
+    with the copy after it, since the copy before it keeps what they replaced.
     """
     images: dict[tuple[str | None, str | None], list[backup_record.BackupRecord]] = {}
     for one in copied:
         images.setdefault((one.vault_pool, one.vault_image), []).append(one)
     total = 0
     for copies in images.values():
-        ordered = _in_order(copies)
+        ordered = in_order(copies)
         total += content_bytes(ordered[-1])
-        total += sum(one.moved_bytes or 0 for one in ordered[1:])
+        total += sum(replaced_bytes(one) for one in ordered[1:])
     return total
 
 
-def _in_order(copies: list[backup_record.BackupRecord]) -> list[backup_record.BackupRecord]:
+def replaced_bytes(record: backup_record.BackupRecord) -> int:
+    """Return an upper bound of what the copy before another one keeps for itself."""
+    return (record.moved_bytes or 0) + (record.inherited_bytes or 0)
+
+
+def in_order(copies: list[backup_record.BackupRecord]) -> list[backup_record.BackupRecord]:
     """Return the copies in one image in the order of their snapshots.
 
     The times of the database have whole seconds, so within a second the bases decide.

@@ -54,6 +54,7 @@ class BackupRow(base.Claimable, base.Base):
     vault_snapshot = orm.mapped_column(sa.String(255))
     copied_at = orm.mapped_column(sa.DateTime)
     moved_bytes = orm.mapped_column(sa.BigInteger)
+    inherited_bytes = orm.mapped_column(sa.BigInteger)
     verified_at = orm.mapped_column(sa.DateTime)
     verification = orm.mapped_column(sa.JSON)
     take_sec = orm.mapped_column(sa.Float)

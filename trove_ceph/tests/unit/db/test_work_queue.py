@@ -18,7 +18,7 @@ ONE, TWO = claims.Claimant('one'), claims.Claimant('two')
 ROLES = (Role.COPY, Role.VERIFY)
 
 
-class QueueTest(base.BaseTestCase):
+class QueueTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = datetime.datetime(2026, 1, 1)
@@ -47,6 +47,8 @@ class QueueTest(base.BaseTestCase):
             self.results.record_verified(claim, 'uuid:1', {}, 1.0)
         self.records.claims.release(claim)
 
+
+class QueueTest(QueueTestCase):
     def test_request_is_due_until_it_is_done(self):
         self.take('a')
         self.assertEqual([[], []], [self.due(role) for role in ROLES])
@@ -276,6 +278,78 @@ class QueueTest(base.BaseTestCase):
         note = self.results.record_suspected
         self.assertRaises(exceptions.ClaimLostError, note, claim, {}, 1.0, 'perhaps')
         self.assertEqual(RecordState.DELETING, self.records.get('a').state)
+
+
+class DeletedCopiesTest(QueueTestCase):
+    """Copies of one instance in one image of the vault, some of which are deleted."""
+
+    def copy(self, backup_id, moved_bytes, used_bytes):
+        self.take(backup_id, copy=True)
+        claim = self.begin(Role.COPY, backup_id)
+        self.results.begin_copying(claim, COPY)
+        self.results.record_copied(claim, moved_bytes, 1.0, used_bytes)
+        self.records.claims.release(claim)
+
+    def setUp(self):
+        super().setUp()
+        self.copy('a', 1000, 1000)
+        self.copy('b', 50, 1010)
+        self.copy('c', 70, 1040)
+        self.copy('d', 90, 1060)
+
+    def delete(self, backup_id):
+        claim = self.records.begin_deleting(backup_id, ONE)
+        self.results.clear_copy(claim)
+        return claim
+
+    def used_bytes(self):
+        return self.queue.vault_bytes_of('project')
+
+    def inherited(self):
+        return {one.backup_id: one.inherited_bytes for one in self.records.all() if one.copied_at}
+
+    def test_what_a_deleted_copy_replaced_still_counts(self):
+        """The first copy keeps it."""
+        self.assertEqual(1060 + 50 + 70 + 90, self.used_bytes())
+        self.delete('b')
+        self.assertEqual(1060 + 50 + 70 + 90, self.used_bytes())
+        self.assertEqual({'a': None, 'c': 50, 'd': None}, self.inherited())
+        self.delete('c')
+        self.assertEqual(1060 + 50 + 70 + 90, self.used_bytes())
+        self.assertEqual({'a': None, 'd': 120}, self.inherited())
+        self.delete('a')
+        self.assertEqual(1060, self.used_bytes())
+
+    def test_nothing_is_kept_without_a_copy_before(self):
+        self.delete('a')
+        self.delete('d')
+        self.assertEqual({'b': None, 'c': None}, self.inherited())
+        self.assertEqual(1040 + 70, self.used_bytes())
+
+    def test_copies_of_other_images_do_not_count_it(self):
+        other = image_types.SnapshotRef('vault', 'other', 'snapshot')
+        self.take('e', copy=True)
+        claim = self.begin(Role.COPY, 'e')
+        self.results.begin_copying(claim, other)
+        self.results.record_copied(claim, 7, 1.0, 2000)
+        self.records.claims.release(claim)
+        self.delete('d')
+        self.assertEqual({'a': None, 'b': None, 'c': None, 'e': None}, self.inherited())
+
+    def test_a_copy_that_is_made_again_inherits_nothing(self):
+        self.delete('b')
+        claim = self.begin(Role.VERIFY, 'c')
+        self.results.replace_copy(claim, 'it was damaged')
+        self.assertEqual({'a': None, 'd': 120}, self.inherited())
+        self.assertIsNone(self.records.get('c').inherited_bytes)
+
+    def test_a_worker_that_has_lost_its_claim_changes_nothing(self):
+        claim = self.begin(Role.VERIFY, 'b')
+        self.records.claims.release(claim)
+        before = self.records.all()
+        self.assertRaises(exceptions.ClaimLostError, self.results.replace_copy, claim, 'why')
+        self.assertRaises(exceptions.ClaimLostError, self.results.clear_copy, claim)
+        self.assertEqual(before, self.records.all())
 
 
 class VaultBytesTest(base.BaseTestCase):

@@ -91,7 +91,8 @@ class BackupResults(backup_rows.BackupRows):
             if not self._move_in(session, claim.resource_id, Event.COPY, *ours, **values):
                 raise backup_rows.claim_lost(claim)
             if verify:
-                wanted_at = sa.func.coalesce(_Row.verify_wanted_at, now)
+                requested_at = self._transactions.database_time(session)
+                wanted_at = sa.func.coalesce(_Row.verify_wanted_at, requested_at)
                 session.execute(sa.update(_Row).where(*ours).values(verify_wanted_at=wanted_at))
 
     @retry_on_deadlock
@@ -115,9 +116,9 @@ class BackupResults(backup_rows.BackupRows):
 
         :param because: what was wrong with the copy
         """
-        now = self._transactions.clock()
-        values = _NO_COPY | {'copy_base_because': because, 'copy_wanted_at': now}
         with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            values = _NO_COPY | {'copy_base_because': because, 'copy_wanted_at': now}
             ours = claims.write_conditions(claim)
             _pass_on(session, claim.resource_id)
             if not self._move_in(session, claim.resource_id, Event.LOSE_COPY, *ours, **values):

@@ -220,7 +220,8 @@ class BackupStore(backup_rows.BackupRows):
         :param age_sec: seconds since the snapshot was created
         :param filesystem_used_bytes: used bytes of the file system when the settings were checked
         """
-        taken_at = self._clock() - datetime.timedelta(seconds=age_sec)
+        # The age of the last backup, and the order of copies, compare it with times of others.
+        taken_at = self._transactions.read_database_time() - datetime.timedelta(seconds=age_sec)
         self._write(
             claim,
             quiesce=str(level),
@@ -372,7 +373,10 @@ class BackupStore(backup_rows.BackupRows):
         with self._transactions.writing() as session:
             session.merge(
                 tables.TrashedImageRow(
-                    pool=pool, image_id=image_id, name=name, created_at=self._clock()
+                    pool=pool,
+                    image_id=image_id,
+                    name=name,
+                    created_at=self._transactions.database_time(session),
                 )
             )
 

@@ -69,7 +69,8 @@ class WorkQueue(backup_rows.BackupRows):
         """Request a copy, a verification, both or neither, within a transaction."""
         row = session.get(_Row, backup_id, populate_existing=True)
         if row is not None:
-            row.request(self._transactions.clock(), copy=copy, verify=verify)
+            # Requests of several hosts are worked on in the order of their times.
+            row.request(self._transactions.database_time(session), copy=copy, verify=verify)
 
     # Workers.
 
@@ -168,13 +169,16 @@ class WorkQueue(backup_rows.BackupRows):
 
     @retry_on_deadlock
     def _request(self, column: str, backup_id: str, *conditions: Any) -> None:
-        now = self._transactions.clock()
         earlier = getattr(_Row, column)
         with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
             session.execute(
                 sa.update(_Row)
                 .where(_Row.backup_id == backup_id, *conditions)
-                .values(**{column: sa.func.coalesce(earlier, now)}, updated_at=now)
+                .values(
+                    **{column: sa.func.coalesce(earlier, now)},
+                    updated_at=self._transactions.clock(),
+                )
             )
 
     @staticmethod

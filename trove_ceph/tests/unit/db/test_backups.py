@@ -253,3 +253,47 @@ class BackupStoreTest(base.BaseTestCase):
         empty = backups.BackupStore(database.facade(path))
         error = self.assertRaises(exceptions.ServiceUnavailableError, empty.find, 'b')
         self.assertIn('trove-ceph-manage db sync', str(error))
+
+
+class ClockOfTheHostTest(base.BaseTestCase):
+    """A worker whose clock is a day ahead of that of the database, which all share."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime(2026, 1, 1, 12)
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.records = backups.BackupStore(
+            database.with_tables(path),
+            lambda: self.now + datetime.timedelta(days=1),
+            lambda: self.now,
+        )
+
+    def take(self, backup_id, **requests):
+        claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE)
+        self.records.record_checked_snapshot(claim, **CHECKED)
+        self.records.record_taken(claim, 'snapshot-c', 'c', 1.5, **requests)
+
+    def test_does_not_date_a_snapshot(self):
+        self.take('b')
+        age = self.now - self.records.get('b').snapshot_at
+        self.assertEqual(datetime.timedelta(seconds=CHECKED['age_sec']), age)
+
+    def test_does_not_date_requests(self):
+        self.take('a', copy=True, verify=True)
+        self.take('b')
+        self.records.queue.request_copy('b')
+        self.records.queue.request_verification('b')
+        self.take('c', copy=True)
+        claim = self.records.claims.claim(Role.COPY, 'c', ONE)
+        self.records.results.record_copied(claim, 1, 1.0, verify=True)
+        self.records.claims.release(claim)
+        claim = self.records.claims.claim(Role.VERIFY, 'c', ONE)
+        self.records.results.replace_copy(claim, 'it was damaged')
+        for backup_id in ('a', 'b', 'c'):
+            found = self.records.get(backup_id)
+            self.assertEqual((self.now, self.now), (found.copy_wanted_at, found.verify_wanted_at))
+
+    def test_does_not_date_trashed_images(self):
+        self.records.record_trashed('volumes', 'id', 'image')
+        (found,) = self.records.trashed_images()
+        self.assertEqual(self.now, found.created_at)

@@ -16,6 +16,7 @@ from trove.common import timeutils
 from trove.datastore import models as datastore_models
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTask, InstanceTasks
+from trove.quota import models as quota_models
 from trove.quota import quota
 
 from trove_ceph import exceptions
@@ -205,11 +206,16 @@ class TroveDatabase:
         """Add one backup to the used quota of a project, even beyond the limit.
 
         Trove's API subtracts one at each request to delete a backup, even if that still exists.
+        It does so after it has sent the request, so perhaps now.
         """
         limit = quota.QUOTAS.get_quota_by_tenant(project_id, 'backups')
+        # Creates the row if it is missing.
         usage = quota.QUOTAS.get_quota_usage(limit)
-        usage.in_use += 1
-        usage.save()
+        model = quota_models.QuotaUsage
+        with model.query() as query:
+            query.filter_by(id=usage.id).update(
+                {'in_use': model.in_use + 1}, synchronize_session=False
+            )
 
     def _update(self, backup_id: str, **values: Any) -> None:
         row = find_row(backup_models.DBBackup, backup_id)

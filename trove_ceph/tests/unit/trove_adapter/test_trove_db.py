@@ -217,3 +217,22 @@ class TroveTablesTest(base.BaseTestCase):
         for count in (1, 2):
             self.tables.count_backup(self.project)
             self.assertEqual(count, self.used_quota())
+
+    def test_counts_while_the_api_commits_the_request(self):
+        """The API sends the request before it subtracts from the used quota."""
+        self.tables.count_backup(self.project)
+        self.tables.count_backup(self.project)
+        reservations = QUOTAS.reserve(self.project, backups=-1)
+        read = QUOTAS.get_quota_usage
+
+        def read_before_the_api_commits(limit):
+            usage = read(limit)
+            QUOTAS.commit(reservations)
+            return usage
+
+        with fixtures.MonkeyPatch(
+            'trove.quota.quota.QUOTAS.get_quota_usage', read_before_the_api_commits
+        ):
+            self.tables.count_backup(self.project)
+        usage = read(QUOTAS.get_quota_by_tenant(self.project, 'backups'))
+        self.assertEqual((2, 0), (usage.in_use, usage.reserved))

@@ -229,6 +229,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertIn('no-such-pool', str(error))
         self.assert_nothing_left()
 
+    @base.long
     def test_clears_remains_of_a_killed_owner(self):
         command = [sys.executable, '-c', OWNER, str(self.sandboxes), json.dumps(self.on_rbd())]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:

@@ -152,6 +152,7 @@ class CephTest(CephTestCase):
         self.assertEqual([], [name for name in names if name.startswith(('rbd_id', 'rbd_data'))])
 
 
+@base.long
 class LostOsdTest(CephTestCase):
     def test_lost_osd(self):
         osd = next(name for name in self.cluster.pids() if name.startswith('osd.'))

@@ -12,6 +12,7 @@ from trove_ceph.verification import report
 class Contract:
     """Faults in both modes of isolation; in a virtual machine, QEMU is the storage daemon."""
 
+    @base.long
     def test_storage_daemon_dies_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
@@ -20,6 +21,7 @@ class Contract:
         fault, found = self.assert_no_verdict('recovering', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
 
+    @base.long
     def test_storage_daemon_stops_during_the_mount(self):
         """The mount hangs in the kernel until the daemon is killed."""
         fault, found = self.assert_no_verdict('opening', 'storage daemon', 'stops')

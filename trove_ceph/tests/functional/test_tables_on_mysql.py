@@ -45,6 +45,7 @@ class ClaimsMigrationOnMySqlTest(claims_migration.ClaimsMigrationContract, MySql
     """The same tests as on SQLite."""
 
 
+@base.long
 class MigrationDataOnMySqlTest(migration_data.MigrationDataContract, MySqlTestCase):
     """The same tests as on SQLite."""
 

@@ -391,6 +391,7 @@ class AssociationsTest(base.FunctionalTestCase):
     def _associations(self, version='mysql/9.7.4'):
         return self.trove.observe([version]).associations[version]
 
+    @base.long
     def test_reads_and_changes_associations(self):
         self.assertEqual(frozenset(), self._associations())
         for name in ('nvme', 'a name with blanks'):

@@ -18,7 +18,7 @@ from trove_ceph.guestagent import volume_trim
 from trove_ceph.host import data_volume, filesystem, rbd_device
 from trove_ceph.storage import copying, difference, image_types
 from trove_ceph.tests.contract import storage as contract
-from trove_ceph.tests.functional import mysqld, storage
+from trove_ceph.tests.functional import base, mysqld, storage
 
 SIZE_MIB = 1536
 #: The data that is written and deleted again.
@@ -79,6 +79,7 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         self.server.query('CREATE DATABASE shop')
         self.server.query('CREATE TABLE shop.orders (id INT AUTO_INCREMENT KEY, note TEXT)')
 
+    @base.long
     def test_first_copy_moves_only_used_space(self):
         self._write_and_drop()
         untrimmed = self._extents('untrimmed')

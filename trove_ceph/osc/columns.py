@@ -110,7 +110,8 @@ def of(name: str, value: Any) -> Any:
         return Unknown(value)
     if name.endswith('_bytes'):
         return Bytes(value)
-    if name.endswith('_sec'):
+    # A throughput per second is no duration.
+    if name.endswith('_sec') and not name.endswith('_per_sec'):
         return Seconds(value)
     if name == 'keep':
         return Pairs(value)
@@ -124,4 +125,4 @@ def of(name: str, value: Any) -> Any:
         return Minutes(value)
     if name == 'runs':
         return Runs(value)
-    return Words(value) if name == 'places' else value
+    return Words(value) if name in ('places', 'damaged_backups') else value

@@ -10,6 +10,17 @@ from trove_ceph.db.roles import Role
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.osc import harness
 
+TIERS = '''
+tiers:
+  gold:
+    purpose: data
+    device_class: nvme
+    pool: volumes
+    copies: 2
+    placement_groups: {count: 32}
+    volume_type: {name: nvme, backend: nvme}
+'''
+
 
 class CommandsTest(harness.CommandTestCase):
     prefix = 'database instance detail'
@@ -82,6 +93,23 @@ class CommandsTest(harness.CommandTestCase):
             self.world.add_instance()
         (row,) = self.shown('list --problems --limit 1')
         self.assertEqual(damaged.id, row['ID'])
+
+    def test_shows_the_throughput_without_a_unit_of_time(self):
+        self.useFixture(world.TiersFile(f'{TIERS}    throughput_mib_per_sec: 250\n'))
+        self.world.restart()
+        (row,) = self.shown('list --long')
+        self.assertEqual(250, row['Throughput (MiB/s)'])
+        _status, table = self.run_command(f'show {self.instance.id}')
+        self.assertRegex(table, r'throughput_mib_per_sec +\| 250 +\|')
+
+    def test_shows_the_ids_of_damaged_backups(self):
+        _status, table = self.run_command(f'show {self.instance.id}')
+        self.assertRegex(table, r'damaged_backups +\| +\|')
+        damaged = self.world.add_backup(self.instance, 'taken')
+        self.damage(damaged)
+        _status, table = self.run_command(f'show {self.instance.id}')
+        self.assertRegex(table, rf'damaged_backups +\| {damaged.id} +\|')
+        self.assertEqual([damaged.id], self.shown(f'show {self.instance.id}')['damaged_backups'])
 
     def test_shows(self):
         self.name('shop', self.instance)

@@ -73,6 +73,7 @@ class Api:
         def is_done(shown: Mapping[str, Any]) -> bool:
             if shown['status'] == 'FAILED':
                 raise _failure(backup_id, 'failed', shown['error'])
+            _check_not_deleted(shown)
             return shown['status'] == 'COMPLETED'
 
         return self._wait(backup_id, is_done, 'error', timeout_sec)
@@ -94,6 +95,7 @@ class Api:
     def wait_until_verified(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         def is_done(shown: Mapping[str, Any]) -> bool:
             if shown['verify_wanted_at'] is not None:
+                _check_not_deleted(shown)
                 _check_no_retry(shown, 'verify')
                 return False
             error = shown['verify_error'] or shown['error']
@@ -143,6 +145,12 @@ class Api:
             lambda shown, problem: _failure(backup_id, problem, shown[error_key]),
             timeout_sec,
         )
+
+
+def _check_not_deleted(shown: Mapping[str, Any]) -> None:
+    """Refuse to wait for a backup that is being deleted, even if its deletion has failed."""
+    if shown['state'] == 'deleting' or shown['status'] == 'DELETE_FAILED':
+        raise _failure(shown['id'], 'is being deleted', shown['error'])
 
 
 def _check_no_retry(shown: Mapping[str, Any], verb: str) -> None:

@@ -6,8 +6,22 @@ import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import keystoneauth1.exceptions
 from osc_lib import exceptions
 from oslo_utils import uuidutils
+from troveclient import exceptions as trove_exceptions
+
+#: Trove's API, or Keystone, does not answer at present.
+_UNANSWERED = (
+    trove_exceptions.BadGateway,
+    trove_exceptions.ServiceUnavailable,
+    trove_exceptions.GatewayTimeout,
+    keystoneauth1.exceptions.BadGateway,
+    keystoneauth1.exceptions.ServiceUnavailable,
+    keystoneauth1.exceptions.GatewayTimeout,
+    keystoneauth1.exceptions.ConnectionError,
+    keystoneauth1.exceptions.RetriableConnectionFailure,
+)
 
 
 class Connection:
@@ -86,15 +100,26 @@ def wait(
 ) -> dict[str, Any]:
     """Show a resource every few seconds until it is done; return it then.
 
+    The cloud goes on while its API does not answer, so a question without an answer is repeated.
+
     :param is_done: raises an error if it will never be done
     :param failure: returns the error for a resource and its problem
     """
     deadline = time.monotonic() + timeout_sec
-    while not is_done(shown := show()):
-        if time.monotonic() >= deadline:
-            raise failure(shown, f'is still {shown["state"]} after {timeout_sec:g} s')
+    while True:
+        try:
+            shown = show()
+        except _UNANSWERED:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if is_done(shown):
+                return shown
+            if time.monotonic() >= deadline:
+                # A backup that has not begun has no state of ours.
+                state = shown['state'] or shown.get('status')
+                raise failure(shown, f'is still {state} after {timeout_sec:g} s')
         time.sleep(poll_sec)
-    return shown
 
 
 def only_id(ids: Collection[str], name: str, kind: str, kinds: str) -> str:

@@ -128,7 +128,9 @@ class Reprovision(base.DocstringHelp, command.ShowOne):
         parser.add_argument('replica', metavar='<replica>', help='ID or name of the replica')
         parser.add_argument('--reason', metavar='<text>', help='Why; it is shown with the replica')
         base.add_wait(
-            parser, 'Wait until the replica follows its source on the clone; fail if it does not'
+            parser,
+            'Wait until the replica follows its source on the clone; fail if it does not, or if it '
+            'is blocked until your operator has acted',
         )
         return parser
 

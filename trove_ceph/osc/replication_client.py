@@ -10,8 +10,8 @@ from trove_ceph.osc import connection
 
 _PATH = '/replication'
 _POLICIES = '/replication_policies'
-#: States in which a replica is not being re-provisioned.
-_AT_REST = ('following', 'broken')
+#: States in which a replica is not being re-provisioned. None: it is no replica any more.
+_AT_REST = ('following', 'broken', 'unknown', None)
 
 
 class ReplicationApi:
@@ -48,11 +48,13 @@ class ReplicationApi:
         """Wait until a replica follows on its fresh clone; failed attempts are repeated.
 
         :param requested: the answer to the request
-        :raises CommandError: it kept its old data, or it is still being re-provisioned when the
-            time is over; the message has the reason
+        :raises CommandError: it kept its old data, waits for an operator, or is still being
+            re-provisioned when the time is over; the message has the reason
         """
 
         def is_done(shown: Mapping[str, Any]) -> bool:
+            if shown['state'] == 'blocked':
+                raise _failure(shown, 'is blocked')
             if shown['state'] not in _AT_REST:
                 return False
             if shown['reprovisioned_at'] == requested['reprovisioned_at']:

@@ -297,6 +297,24 @@ class WaitingTest(harness.WaitingTestCase):
         self.world.records.record_failed(claim, 'the guest agent is down')
         self.assertIn('the guest agent is down', self.failure(self.api.wait_until_taken))
 
+    def test_fails_to_wait_for_a_backup_that_is_being_deleted(self):
+        taking = self.world.add_backup(self.instance, 'taking')
+        self.api.verify(self.backup.id)
+        deleting = self.backup
+        self.world.records._update(deleting.id, state='deleting', error='Cinder is down')
+        self.assertIn(
+            'is being deleted: Cinder is down', self.failure(self.api.wait_until_verified)
+        )
+        self.assertIn('is being deleted', self.failure(self.api.wait_until_taken))
+        self.backup = taking
+        taking.update(state='DELETE_FAILED')
+        self.assertIn('is being deleted', self.failure(self.api.wait_until_taken))
+        self.assertEqual(0, self.now)
+
+    def test_names_the_status_of_a_backup_that_has_not_begun(self):
+        self.backup = self.world.add_backup(self.instance)
+        self.assertIn('is still NEW after 60 s', self.failure(self.api.wait_until_taken))
+
 
 class EntryPointsTest(base.BaseTestCase):
     def test_all_can_be_loaded(self):

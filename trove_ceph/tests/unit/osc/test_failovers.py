@@ -3,7 +3,9 @@
 
 import datetime
 
+import webob
 from osc_lib import exceptions
+from troveclient import exceptions as trove_exceptions
 
 from trove_ceph.db.replacement_record import ReplacementState
 from trove_ceph.osc import failover_client, failovers
@@ -96,6 +98,25 @@ class WaitingTest(harness.WaitingTestCase):
             lambda found: self.world.fail_over(found, error='Nova is down'), self.world.end
         )
         self.assertEqual(0, status, output)
+
+    def test_waits_while_the_api_does_not_answer(self):
+        serve, answers = self.world.serve, [webob.Response(status=503), webob.Response(status=502)]
+
+        def break_down(_failover):
+            self.world.serve = lambda request: answers.pop() if answers else serve(request)
+
+        status, output = self.wait(break_down, self.world.end)
+        self.assertEqual(0, status, output)
+        self.assertIn('"state": "completed"', output)
+        self.assertEqual([], answers)
+
+    def test_fails_if_the_api_does_not_answer_until_the_timeout(self):
+        shown = self.api.request_failover(instance=self.instance.id)
+        self.world.serve = lambda _request: webob.Response(status=503)
+        self.assertRaises(
+            trove_exceptions.ServiceUnavailable, self.api.wait_until_completed, shown['id'], 60
+        )
+        self.assertEqual(60, self.now)
 
     def test_fails_if_it_fails(self):
         status, output = self.wait(lambda found: self.world.end(found, 'the image is gone'))

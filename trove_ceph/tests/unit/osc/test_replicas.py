@@ -140,6 +140,21 @@ class WaitingTest(harness.WaitingTestCase):
         self.assertEqual(1, status)
         self.assertIn('was not re-provisioned: the pool is full', output)
 
+    def test_fails_if_only_an_operator_can_continue(self):
+        status, output = self.wait(
+            self.work(Event.CLONE, Event.EXCHANGE, Event.BLOCK, error='unpause its server')
+        )
+        self.assertEqual(1, status)
+        self.assertIn(f'replica {self.replica.id} is blocked: unpause its server', output)
+        self.assertEqual(5, self.now)
+
+    def test_fails_if_it_is_no_replica_any_more(self):
+        self.world.add_replica(self.replica)
+        status, output = self.wait(lambda: self.replica.update(slave_of_id=None))
+        self.assertEqual(1, status)
+        self.assertIn(f'replica {self.replica.id} was not re-provisioned', output)
+        self.assertEqual(5, self.now)
+
     def test_fails_after_the_timeout(self):
         status, output = self.wait(self.work(Event.CLONE))
         self.assertEqual(1, status)

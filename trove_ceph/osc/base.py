@@ -14,6 +14,17 @@ _WAIT_SEC = 3600
 Shown = tuple[Sequence[str], Iterable[Any]]
 
 
+def count(text: str) -> int:
+    """Return a number that is not negative.
+
+    :raises ValueError: the text is none
+    """
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
 class DocstringHelp(command.Command):
     """A command whose help keeps the lines of its docstring."""
 
@@ -40,7 +51,7 @@ class Lister(DocstringHelp, command.Lister):
         self.add_filters(parser)
         parser.add_argument(
             '--limit',
-            type=int,
+            type=count,
             metavar='<number>',
             help='List at most this number, the latest first',
         )
@@ -115,7 +126,7 @@ def add_wait(parser: Any, help_text: str) -> None:
     parser.add_argument('--wait', action='store_true', help=help_text)
     parser.add_argument(
         '--timeout',
-        type=int,
+        type=count,
         default=_WAIT_SEC,
         metavar='<seconds>',
         help='Longest wait in seconds, with --wait (default: %(default)s). The operation continues '

@@ -52,6 +52,13 @@ class Connection:
         _response, body = self._http.get(path + suffix)
         return body
 
+    def find(self, path: str) -> dict[str, Any] | None:
+        """Return what is at a path; None: there is nothing."""
+        try:
+            return self.get(path)
+        except trove_exceptions.NotFound:
+            return None
+
     def get_pages(
         self, key: str, limit: int | None = None, path: str | None = None, **query: Any
     ) -> list[dict[str, Any]]:

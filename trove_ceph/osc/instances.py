@@ -125,7 +125,11 @@ class ShowInstanceDetail(base.DocstringHelp, command.ShowOne):
 
 
 def _used_bytes(api: connection.Connection, instance_id: str) -> int | None:
-    """Return the used bytes of a volume, as Trove tells them in GiB; None: the agent is silent."""
-    volume = api.get(f'/instances/{instance_id}')['instance'].get('volume') or {}
+    """Return the used bytes of a volume, as Trove tells them in GiB.
+
+    :returns: None: the agent is silent, or the instance was deleted meanwhile
+    """
+    found = api.find(f'/instances/{instance_id}')
+    volume = (found and found['instance'].get('volume')) or {}
     used_gib = volume.get('used')
     return None if used_gib is None else int(used_gib * units.Gi)

@@ -7,6 +7,7 @@ import fixtures
 from oslo_utils import units
 
 from trove_ceph.db.roles import Role
+from trove_ceph.osc import instances
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.osc import harness
 
@@ -63,6 +64,24 @@ class CommandsTest(harness.CommandTestCase):
         self.assertEqual(0, status)
         self.assertIn('256 MiB', table)
         self.assertNotIn('None', table)
+
+    def test_lists_the_others_if_one_is_deleted_meanwhile(self):
+        other = self.world.add_instance()
+        used_bytes = instances._used_bytes
+
+        def delete_first(api, instance_id):
+            other.update(deleted=True)
+            return used_bytes(api, instance_id)
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.instances._used_bytes', delete_first))
+        found = {row['ID']: row['Used'] for row in self.shown('list --used')}
+        self.assertEqual({self.instance.id: units.Gi // 4, other.id: None}, found)
+
+    def test_refuses_negative_limits(self):
+        self.damage(self.world.add_backup(self.instance, 'taken'))
+        for options in ('--limit -1', '--problems --limit -1', '--limit many'):
+            status, _output = self.run_command(f'list {options}')
+            self.assertEqual(2, status, options)
 
     def test_lists_how_replicas_follow(self):
         replica = self.world.add_replica(

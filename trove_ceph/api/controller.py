@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import oslo_db.exception
 import webob.exc
 from oslo_log import log as logging
 from oslo_utils import strutils
@@ -13,7 +14,7 @@ from trove.common import policy, wsgi
 from trove.instance import models as instance_models
 
 from trove_ceph import exceptions, schema_problems
-from trove_ceph.trove_adapter import replacement_servers, trove_db
+from trove_ceph.trove_adapter import trove_db
 
 LOG = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]]
     (exceptions.ReprovisioningRefusedError, webob.exc.HTTPConflict),
     (exceptions.InvalidRequestError, webob.exc.HTTPBadRequest),
 ]
+#: The actions of requests that have no body.
+_WITHOUT_BODY = ('index', 'show', 'delete')
 _UNAVAILABLE = (
     'the database, or another service of the cloud, does not answer; repeat the request later, or '
     'tell your operator'
@@ -35,6 +38,20 @@ _UNAVAILABLE = (
 
 class Controller(wsgi.Controller):
     """The base of the resources, with validation of the request's body."""
+
+    def validate_request(self, action: str, action_args: dict[str, Any]) -> None:
+        """Ignore a body that an action does not read, such as one that a client sends with GET."""
+        if action in _WITHOUT_BODY:
+            action_args.pop('body', None)
+
+    @staticmethod
+    def check_patch(request: Any) -> None:
+        """Refuse to change an object by a GET, which the router maps to ``edit`` as it does PATCH.
+
+        :raises HTTPNotFound: the request is no PATCH
+        """
+        if request.method != 'PATCH':
+            raise webob.exc.HTTPNotFound()
 
     @staticmethod
     def context_of(request: Any) -> Any:
@@ -65,13 +82,13 @@ class Controller(wsgi.Controller):
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of this package as HTTP errors, with the status that fits.
+    """Raise errors of this package and of the database as HTTP errors, with the status that fits.
 
     The log has the reason of one that is not for tenants, such as the host of the database.
     """
     try:
         yield
-    except exceptions.TroveCephError as error:
+    except (exceptions.TroveCephError, oslo_db.exception.DBError) as error:
         for kind, status in _STATUS:
             if isinstance(error, kind):
                 raise status(str(error)) from error
@@ -141,7 +158,7 @@ def find_instance(context: Any, rule: str, instance_id: str) -> Any:
     :raises PolicyNotAuthorized: the rule does not allow it
     """
     subject = f'instance {instance_id}'
-    with translated(), replacement_servers.translated(f'{subject}: reading it'):
+    with translated():
         found = list(instance_models.DBInstance.find_all(id=instance_id, deleted=False))
     row = next(iter(found), None)
     if row is None:
@@ -157,11 +174,21 @@ def check_guest_agent(row: Any, consequence: str) -> None:
     :param consequence: what has no effect
     :raises BadRequest: the instance has another guest agent
     """
-    if not trove_db.version_of(row.datastore_version_id).has_our_guest_agent:
+    if not version_of(row).has_our_guest_agent:
         raise trove_exceptions.BadRequest(
             message=f'instance {row.id}: its datastore version has another guest agent; '
             f'{consequence}'
         )
+
+
+def version_of(row: Any) -> trove_db.Version:
+    """Return the datastore version of an instance.
+
+    :param row: Trove's row of the instance
+    :raises HTTPServiceUnavailable: the database does not answer
+    """
+    with translated():
+        return trove_db.version_of(row.datastore_version_id)
 
 
 def is_allowed(context: Any, rule: str) -> bool:

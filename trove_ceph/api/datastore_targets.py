@@ -4,6 +4,8 @@
 from trove.common import exception as trove_exceptions
 from trove.datastore import models as datastore_models
 
+from trove_ceph.api import controller
+
 
 def check(key: str, target: str) -> None:
     """Refuse a target that is not the name of a datastore or of a datastore version.
@@ -15,9 +17,10 @@ def check(key: str, target: str) -> None:
     if slash and not version:
         raise _bad(key, f'{target!r} has no version after the slash')
     try:
-        datastore = datastore_models.Datastore.load(name)
-        if version:
-            found = datastore_models.DatastoreVersion.load(datastore, version)
+        with controller.translated():
+            datastore = datastore_models.Datastore.load(name)
+            if version:
+                found = datastore_models.DatastoreVersion.load(datastore, version)
     except trove_exceptions.NotFound as error:
         raise _bad(key, f'{target!r} is not a datastore: {error}') from error
     except trove_exceptions.DatastoreVersionsNoUniqueMatch as error:

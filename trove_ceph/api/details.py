@@ -37,8 +37,8 @@ class DetailsController(controller.Controller):
         filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
-        rows: Sequence[Any] = list(backup_models.DBBackup.find_all(**filters))
         with controller.translated():
+            rows: Sequence[Any] = list(backup_models.DBBackup.find_all(**filters))
             by_id = {one.backup_id: one for one in self._of(filters)}
             if state := req.GET.get('state'):
                 rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]
@@ -71,19 +71,20 @@ class DetailsController(controller.Controller):
             copy=content.get('copy', False),
             verify=content.get('verify', False),
         )
+        found = controller.find_instance(context, 'backup_detail:create', content['instance'])
         if options != BackupOptions():
-            found = controller.find_instance(context, 'backup_detail:create', content['instance'])
             controller.check_guest_agent(
                 found, 'Trove takes its backups by itself, without quiesce, copy and verify'
             )
-        row = backup_api.create(
-            context,
-            content['instance'],
-            content['name'],
-            content.get('description'),
-            options,
-            request=req,
-        )
+        with controller.translated():
+            row = backup_api.create(
+                context,
+                found.id,
+                content['name'],
+                content.get('description'),
+                options,
+                request=req,
+            )
         shown = views.detail(row, None, None, with_locations=False, now=row.created)
         return wsgi.Result({_KEY: shown}, 202)
 
@@ -144,7 +145,8 @@ class DetailsController(controller.Controller):
 
 def _find(context: Any, rule: str, backup_id: str) -> Any:
     subject = f'backup {backup_id}'
-    found = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
+    with controller.translated():
+        found = list(backup_models.DBBackup.find_all(id=backup_id, deleted=False))
     row = next(iter(found), None)
     if row is None:
         raise controller.absent(subject)

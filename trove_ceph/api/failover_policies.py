@@ -15,7 +15,6 @@ from trove_ceph.db import failover_policies
 from trove_ceph.db.failover_record import FailoverPolicy, Preference
 from trove_ceph.db.policy_record import Scope
 from trove_ceph.strategies.policies import policy_match
-from trove_ceph.trove_adapter import trove_db
 
 _KEY = 'failover_policy'
 _OPERATE = f'{_KEY}:operate'
@@ -39,7 +38,7 @@ class FailoverPoliciesController(controller.Controller):
             found = self._store.all()
         if instance_id := req.GET.get('instance_id'):
             row = controller.find_instance(context, f'{_KEY}:index', instance_id)
-            version = trove_db.version_of(row.datastore_version_id)
+            version = controller.version_of(row)
             subject = policy_match.Subject(row.id, version.datastore, version.name)
             return _listed(policy_match.matching(policy_match.index(found), subject))
         if strutils.bool_from_string(req.GET.get('all_projects')):
@@ -82,6 +81,7 @@ class FailoverPoliciesController(controller.Controller):
 
     def edit(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Change a policy. The extensions' router maps PATCH to edit."""
+        self.check_patch(req)
         self._find(self.context_of(req), 'update', id)
         content = self.content_of(body, _KEY, schemas.FAILOVER_POLICY_CHANGES)
         with controller.translated():
@@ -121,7 +121,7 @@ def _check_can_fail_over(row: Any) -> None:
     why = None
     if row.cluster_id is not None:
         why = 'it is in a cluster'
-    elif not trove_db.version_of(row.datastore_version_id).has_our_guest_agent:
+    elif not controller.version_of(row).has_our_guest_agent:
         why = 'its datastore version has another guest agent'
     if why is not None:
         raise trove_exceptions.BadRequest(

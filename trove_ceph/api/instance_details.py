@@ -42,13 +42,14 @@ class InstanceDetailsController(controller.Controller):
         project_id = controller.authorize_list(req, context, _KEY)
         filters = {'deleted': False} | ({'tenant_id': project_id} if project_id else {})
         model = instance_models.DBInstance
-        rows, marker = pages.of(
-            model.find_all(**filters),
-            context,
-            CONF.instances_page_size,
-            pages.row_position,
-            pages.found_in(model, project_id),
-        )
+        with controller.translated():
+            rows, marker = pages.of(
+                model.find_all(**filters),
+                context,
+                CONF.instances_page_size,
+                pages.row_position,
+                pages.found_in(model, project_id),
+            )
         return pages.answer(req, f'{_KEY}s', self._shown(context, rows), marker)
 
     def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
@@ -62,8 +63,8 @@ class InstanceDetailsController(controller.Controller):
         with controller.translated():
             records = self._records_of(rows)
             replication = self._replicas.of(rows)
+            services = _services_of(rows)
         tiers = volume_tiers.find(context, rows, self._tiers_file)
-        services = _services_of(rows)
         return [
             instance_views.instance(
                 instance_views.Shown(

@@ -98,6 +98,7 @@ class PoliciesController(controller.Controller):
 
     def edit(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Change the given settings of a policy. The extensions' router maps PATCH to edit."""
+        self.check_patch(req)
         context = self.context_of(req)
         before = self._find(context, 'update', id)
         changes = dict(self.content_of(body, _KEY, schemas.POLICY_CHANGES))
@@ -144,14 +145,14 @@ class PoliciesController(controller.Controller):
 
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
         """Return an instance's own policy and the one that ran last, with its last run."""
-        controller.find_instance(context, 'backup_policy:index', instance_id)
+        row = controller.find_instance(context, 'backup_policy:index', instance_id)
         with controller.translated():
-            run, found = self._policies.find_run(instance_id), self._policies.all()
+            run, found = self._policies.find_run(row.id), self._policies.all()
         last = {run.policy_id: [views.run(run)]} if run else {}
         return [
             views.policy(one) | {'runs': last.get(one.policy_id, [])}
             for one in found
-            if one.policy_id in last or (one.scope, one.target) == (Scope.INSTANCE, instance_id)
+            if one.policy_id in last or (one.scope, one.target) == (Scope.INSTANCE, row.id)
         ]
 
     def _find(self, context: Any, verb: str, policy_id: str) -> BackupPolicy:

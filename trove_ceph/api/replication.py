@@ -49,17 +49,17 @@ class ReplicationController(controller.Controller):
         """List replicas, the latest first."""
         context = self.context_of(req)
         project_id = controller.authorize_list(req, context, _KEY, 'source_id')
-        rows, marker = pages.of(
-            _replica_rows(
-                project_id=project_id,
-                source_id=req.GET.get('source_id'),
-            ),
-            context,
-            CONF.instances_page_size,
-            pages.row_position,
-            pages.found_in(instance_models.DBInstance, project_id),
-        )
         with controller.translated():
+            rows, marker = pages.of(
+                _replica_rows(
+                    project_id=project_id,
+                    source_id=req.GET.get('source_id'),
+                ),
+                context,
+                CONF.instances_page_size,
+                pages.row_position,
+                pages.found_in(instance_models.DBInstance, project_id),
+            )
             found = self._facts.of(rows)
         shown = [replica_views.replica(one, with_volumes=False) for one in found]
         return pages.answer(req, 'replicas', shown, marker)
@@ -132,5 +132,6 @@ def _replica_rows(project_id: str | None, source_id: str | None) -> Sequence[Any
         filters.append(model.tenant_id == project_id)
     if source_id is not None:
         filters.append(model.slave_of_id == source_id)
-    rows = model.find_by_filter(filters=filters, deleted=False)
-    return sorted(rows, key=lambda row: (row.created, row.id), reverse=True)
+    with controller.translated():
+        rows = model.find_by_filter(filters=filters, deleted=False)
+        return sorted(rows, key=lambda row: (row.created, row.id), reverse=True)

@@ -56,7 +56,7 @@ class ReplicationPoliciesController(controller.Controller):
         context = self.context_of(req)
         row = _find_source(context, 'update', id)
         content = self.content_of(body, _KEY, schemas.REPLICATION_POLICY)
-        version = trove_db.version_of(row.datastore_version_id)
+        version = controller.version_of(row)
         if not version.has_our_guest_agent:
             raise trove_exceptions.BadRequest(
                 message=f'instance {row.id}: its datastore version has no replicas as clones; a '

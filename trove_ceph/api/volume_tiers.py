@@ -8,6 +8,7 @@ import cinderclient.exceptions
 import keystoneauth1.exceptions
 from oslo_log import log as logging
 from trove.common import clients
+from trove.common import exception as trove_exceptions
 
 from trove_ceph import exceptions
 from trove_ceph.tiers import tier_types, tiers_file
@@ -36,6 +37,8 @@ def find(context: Any, rows: Iterable[Any], path: str) -> Mapping[str, tier_type
     except (
         cinderclient.exceptions.ClientException,
         keystoneauth1.exceptions.ClientException,
+        # The catalog has no Cinder in the region of the instance.
+        trove_exceptions.NoServiceEndpoint,
         exceptions.InvalidTiersError,
     ) as error:
         LOG.warning('Instances are shown without their tiers: %s', error)

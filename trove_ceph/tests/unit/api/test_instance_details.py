@@ -7,6 +7,7 @@ import fixtures
 from oslo_utils import timeutils
 from oslotest import base
 from trove.common import cfg as trove_cfg
+from trove.common import exception as trove_exceptions
 from trove.db import get_db_api
 from trove.instance import models as instance_models
 from trove.instance.service_status import ServiceStatuses
@@ -132,6 +133,14 @@ class ShowTest(InstanceDetailsTest):
             self.world.volume_type = volume_type
             shown = self.show()
             self.assertEqual((None, None), (shown['tier'], shown['promised_iops']))
+
+    def test_a_region_without_cinder(self):
+        def fail(*_arguments, **_options):
+            raise trove_exceptions.EmptyCatalog()
+
+        self.use_promises()
+        self.useFixture(fixtures.MonkeyPatch('trove.common.clients.create_cinder_client', fail))
+        self.assertIsNone(self.show()['tier'])
 
     def test_the_last_good_and_the_last_verified_backup(self):
         verified, taken = (self.world.add_backup(self.instance, 'taken') for _ in range(2))

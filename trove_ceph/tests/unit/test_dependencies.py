@@ -116,6 +116,7 @@ class DependenciesTest(base.BaseTestCase):
         """A tenant's machine needs the client and nothing of a service."""
         expected = {
             'cliff',
+            'keystoneauth1',
             'osc-lib',
             'oslo-utils',
             'python-openstackclient',

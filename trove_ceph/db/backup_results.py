@@ -98,16 +98,11 @@ class BackupResults(backup_rows.BackupRows):
     @retry_on_deadlock
     def clear_copy(self, claim: Claim) -> None:
         """Record that the backup has no copy."""
-        now = self._transactions.clock()
+        values = _NO_COPY | {'copy_base_because': None}
         with self._transactions.writing() as session:
             ours = claims.write_conditions(claim)
             _pass_on(session, claim.resource_id)
-            done = session.connection().execute(
-                sa.update(_Row)
-                .where(*ours)
-                .values(updated_at=now, **_NO_COPY, copy_base_because=None)
-            )
-            if not done.rowcount:
+            if not self._update_in(session, claim.resource_id, *ours, **values):
                 raise backup_rows.claim_lost(claim)
 
     @retry_on_deadlock

@@ -27,14 +27,19 @@ class BackupRows:
 
         :returns: whether a row meets the conditions
         """
-        now = self._transactions.clock()
         with self._transactions.writing() as session:
-            done = session.connection().execute(
-                sa.update(tables.BackupRow)
-                .where(tables.BackupRow.backup_id == backup_id, *conditions)
-                .values(**{'updated_at': now} | values)
-            )
-            return bool(done.rowcount)
+            return self._update_in(session, backup_id, *conditions, **values)
+
+    def _update_in(
+        self, session: orm.Session, backup_id: str, *conditions: Any, **values: Any
+    ) -> bool:
+        """Do as :meth:`_update` within a transaction."""
+        done = session.connection().execute(
+            sa.update(tables.BackupRow)
+            .where(tables.BackupRow.backup_id == backup_id, *conditions)
+            .values(**{'updated_at': self._transactions.clock()} | values)
+        )
+        return bool(done.rowcount)
 
     def _write(self, claim: Claim, *conditions: Any, **values: Any) -> None:
         """Set columns of the backup that a worker has claimed.

@@ -193,6 +193,7 @@ class BackupStore(backup_rows.BackupRows):
             cinder_snapshot_id=None,
         )
 
+    @retry_on_deadlock
     def record_checked_snapshot(
         self,
         claim: Claim,
@@ -220,20 +221,25 @@ class BackupStore(backup_rows.BackupRows):
         :param age_sec: seconds since the snapshot was created
         :param filesystem_used_bytes: used bytes of the file system when the settings were checked
         """
-        # The age of the last backup, and the order of copies, compare it with times of others.
-        taken_at = self._transactions.read_database_time() - datetime.timedelta(seconds=age_sec)
-        self._write(
-            claim,
-            quiesce=str(level),
-            raised_from=None if raised_from is None else str(raised_from),
-            raised_because=because,
-            gtid_before=gtid_before,
-            size_bytes=size_bytes,
-            quiesced_sec=quiesced_sec,
-            snapshot_sec=snapshot_sec,
-            snapshot_at=taken_at.replace(microsecond=0),
-            filesystem_used_bytes=filesystem_used_bytes,
-        )
+        values = {
+            'quiesce': str(level),
+            'raised_from': None if raised_from is None else str(raised_from),
+            'raised_because': because,
+            'gtid_before': gtid_before,
+            'size_bytes': size_bytes,
+            'quiesced_sec': quiesced_sec,
+            'snapshot_sec': snapshot_sec,
+            'filesystem_used_bytes': filesystem_used_bytes,
+        }
+        with self._transactions.writing() as session:
+            # The age of the last backup, and the order of copies, compare it with times of others.
+            now = self._transactions.database_time(session)
+            taken_at = (now - datetime.timedelta(seconds=age_sec)).replace(microsecond=0)
+            ours = claims.write_conditions(claim)
+            if not self._update_in(
+                session, claim.resource_id, *ours, snapshot_at=taken_at, **values
+            ):
+                raise backup_rows.claim_lost(claim)
 
     def invalidate_snapshot(self, claim: Claim) -> None:
         """Record that a snapshot, if one exists, is not proved to be consistent."""

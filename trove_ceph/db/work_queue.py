@@ -172,14 +172,8 @@ class WorkQueue(backup_rows.BackupRows):
         earlier = getattr(_Row, column)
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            session.execute(
-                sa.update(_Row)
-                .where(_Row.backup_id == backup_id, *conditions)
-                .values(
-                    **{column: sa.func.coalesce(earlier, now)},
-                    updated_at=self._transactions.clock(),
-                )
-            )
+            wanted_at = sa.func.coalesce(earlier, now)
+            self._update_in(session, backup_id, *conditions, **{column: wanted_at})
 
     @staticmethod
     def _last_starts(session: orm.Session, role: Role) -> dict[str, int]:
